@@ -215,7 +215,7 @@ def encode_trailer(owner: int, segment: int, offset: int, footer: bytes) -> byte
 
 def check_trailer(data: bytes, owner: int, segment: int) -> tuple[int, int, int] | None:
     """(offset, length, CRC) of the footer; None if these 48 bytes are not this segment's trailer."""
-    if len(data) != TRAILER_BYTES or crc32c(data[:44]) != _CRC.unpack_from(data, 44)[0]:
+    if data[44:] != _CRC.pack(crc32c(data[:44])):
         return None
     magic, version, _flags, found_owner, found, offset, length, crc, _ = _TRAILER.unpack_from(data)
     if magic != TRAILER_MAGIC or version != VERSION or found_owner != owner or found != segment:

@@ -16,7 +16,8 @@ from trio.testing import MockClock
 
 import raft
 from harness.simulation.worlds.nodes import Counter, network, one
-from raft import Access, ConfigError, LocalError, Read
+from raft import Access, ConfigError, LocalError, Read, UsageError
+from raft.arguments import a_name, own_address, timeout
 from raft.clientwire import Request, encode_request
 from raft.host import Host
 from raft.node import Node
@@ -184,6 +185,20 @@ async def test_no_client_is_made_of_wrong_types(wrong: Mapping[str, Any]) -> Non
 def test_nobody_is_let_in_by_a_rule_that_is_none(wrong: Mapping[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must be"):
         Access(**wrong)
+
+
+@pytest.mark.parametrize(("name", "taken"), [
+    ("n", True), ("n" * 255, True), ("n" * 256, False), ("é" * 127 + "n", True), ("é" * 128, False), ("", False),
+    ("n\t", False), ("\ud800" * 3, False)])
+def test_a_name_is_as_long_as_a_hello_can_carry(name: str, taken: bool) -> None:
+    with contextlib.nullcontext() if taken else pytest.raises(UsageError, match="printable text of 1 to 255 bytes"):
+        assert a_name("node_id", name) == name
+    with contextlib.nullcontext() if taken or not name else pytest.raises(UsageError, match="1 to 255 bytes"):
+        assert own_address(name) == name, "none is allowed"
+
+
+def test_the_shortest_timeout_is_one() -> None:
+    assert timeout(1) == 1
 
 
 # --- what callers change later -----------------------------------------------------------------------------------

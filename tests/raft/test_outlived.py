@@ -18,13 +18,36 @@ import trio.testing
 
 from harness.simulation.worlds.nodes import THREE, three
 from harness.simulation.worlds.nodes import network as node_network
-from raft.config import Config, DLedgerTimers, Rules
+from raft.config import NEVER, Config, DLedgerTimers, Rules
 from raft.errors import MalformedMessage
 from raft.hello import Hello, decode_greeting, encode_greeting
 from raft.identities import GUESTS_MAX
-from raft.lives import MET_MAX, NONE_MET, OWN_MAX, RANDOM_BITS, TOLD_MAX, Lives, Met
+from raft.lives import (
+    LIFE_BITS,
+    MET_MAX,
+    NONE_MET,
+    OWN_MAX,
+    PEERS_MAX,
+    RANDOM_BITS,
+    TOLD_MAX,
+    Lives,
+    Met,
+    take_met,
+)
 from raft.membership import Membership
-from raft.messages import UNKNOWN_TERM, WHOLE, Lapse, ReadReply, Role, Vote, VoteReply, VoteResult, Write
+from raft.messages import (
+    UNKNOWN_TERM,
+    WHOLE,
+    Code,
+    Lapse,
+    ReadReply,
+    ReadRequest,
+    Role,
+    Vote,
+    VoteReply,
+    VoteResult,
+    Write,
+)
 from raft.shadow import Copy
 from raft.sim import Cluster, InvariantViolation
 from raft.sim.disk import SimulatedCrash, VirtualDisk, seeded
@@ -191,6 +214,79 @@ def test_a_loss_that_was_told_is_accepted_on_purpose() -> None:
     assert script["n0"].role is Role.LEADER and not tell(script, "n0", LIFE)
 
 
+def questions(script: Script, name: str) -> list[ReadRequest]:
+    return [mail.message for mail in script.mail if mail.source == name and isinstance(mail.message, ReadRequest)]
+
+
+def test_the_leader_is_asked_again_until_it_says_what_is_committed() -> None:
+    """Its answer counts once, to this question, from this leader, in this term; a refusal is none."""
+    script = led()
+    script.elapse(1_000)
+    script.filter = lambda mail: not isinstance(mail.message, ReadReply)
+    replica = script["n1"]
+    regaining = replica.regaining
+    assert regaining.deadline == NEVER
+    tell(script, "n1", LIFE)
+    (asked,) = questions(script, "n1")
+    due, held = regaining.deadline, replica.log.durable_index
+    assert due == script.now + replica.silence_ns
+    script.now = due - 1
+    regaining.core.now = due - 1
+    regaining.tick()
+    assert questions(script, "n1") == [asked]
+    regaining.core.now = due
+    regaining.tick()
+    script.pump("n1")
+    first, second = questions(script, "n1")
+    assert first == asked and second.ticket > asked.ticket and regaining.deadline == due + replica.silence_ns
+    good = ReadReply(1, replica.term, second.ticket, Code.SUCCESS, held + 1)
+    for peer, reply in (("n0", attrs.evolve(good, ticket=asked.ticket)), ("n2", good),
+                        ("n0", attrs.evolve(good, term=replica.term - 1))):
+        assert not regaining.answered(peer, reply)
+    assert regaining.answered("n0", attrs.evolve(good, code=Code.NOT_LEADER, index=0))
+    assert replica.lapse is not None and regaining.deadline == due + replica.silence_ns, "it is asked again"
+    assert regaining.answered("n0", good)
+    assert replica.lapse is not None and regaining.deadline == NEVER, "more is committed than it holds"
+    assert regaining.answered("n0", attrs.evolve(good, index=held)) and replica.lapse is None
+
+
+def test_no_question_of_an_earlier_leader_is_answered_by_a_later_one() -> None:
+    script = led()
+    tell(script, "n1", LIFE)
+    replica = script["n1"]
+    replica.regaining.reset()
+    script.cut("n1")
+    replica.leader = None
+    replica.regaining.reset()
+    assert replica.regaining.deadline == NEVER
+    assert not replica.regaining.answered("n0", ReadReply(1, replica.term, 0, Code.SUCCESS, 0))
+    replica.regaining.look()
+    assert replica.lapse is not None, "nobody says what is committed"
+
+
+def test_a_node_that_is_faulted_takes_no_word() -> None:
+    script = led()
+    script["n1"].faulted = "planted"
+    assert not script["n1"].regaining.outlived(script.now, "n2", (LIFE,))
+    assert script["n1"].regaining.told == () and script["n1"].lapse is None
+
+
+def test_the_words_of_all_that_became_members_are_taken_at_once() -> None:
+    script = led()
+    regaining = script["n1"].regaining
+    regaining.words = {"n2": (LIFE,), "x": (9,), "n0": (LATER,)}
+    assert regaining.believe_members(script.now)
+    assert (regaining.told, regaining.words) == ((LIFE, LATER), {"x": (9,)})
+    assert not regaining.believe_members(script.now)
+
+
+def test_a_copy_without_entries_is_an_older_copy_too() -> None:
+    """0 would say that nothing is lost."""
+    script = Script(3)
+    assert tell(script, "n1", LIFE)
+    assert script["n1"].lapse == Lapse(1, UNKNOWN_TERM, (LIFE,))
+
+
 def test_lives_that_were_told_are_bounded() -> None:
     script = led()
     for number in range(1, 3 * TOLD_MAX):
@@ -311,6 +407,63 @@ def test_what_is_remembered_of_lives_is_bounded_and_the_newest() -> None:
         peer.forget_guests("n1".__eq__)
     assert len(Lives.decode(peer.encode())._met) <= 1_024 and peer.met("n1").lives
     assert list(Lives.decode(peer.encode("n1".__eq__))._met) == ["n1"]
+
+
+def test_a_life_that_is_taken_back_was_none() -> None:
+    lives = lived(1, 2)
+    before = lives.encode()
+    lives.begin(3)
+    lives.unsaid()
+    assert (lives.now, lives.encode()) == (0, before)
+
+
+def test_openings_are_counted_until_their_bits_are_used_up_and_then_anew() -> None:
+    lives = Lives([(1 << LIFE_BITS) - 1])
+    lives.begin(5)
+    assert lives.now == 5
+    lives = Lives([3 << RANDOM_BITS | 9, 2 << RANDOM_BITS])
+    lives.begin(5)
+    assert lives.now == 4 << RANDOM_BITS | 5
+
+
+@pytest.mark.parametrize(("life", "missing"), [(2 << RANDOM_BITS | 9, False), (3 << RANDOM_BITS, True),
+                                               (3 << RANDOM_BITS | 5, False), (9 << RANDOM_BITS, True)])
+def test_a_life_is_missed_from_the_oldest_opening_on_that_is_remembered(life: int, missing: bool) -> None:
+    lives = Lives([3 << RANDOM_BITS | 5, 4 << RANDOM_BITS | 5])
+    assert lives.missing(ME, Met(ME, (life,))) == (life,) * missing
+    assert Lives().missing(ME, Met(ME, (life,))) == (life,), "it remembers none"
+    assert lives.missing(b"o" * 16, Met(ME, (life,))) == ()
+
+
+def test_a_peer_is_forgotten_when_there_are_too_many_and_a_member_last() -> None:
+    lives = Lives()
+    for number in range(PEERS_MAX):
+        lives.meet(f"n{number}", ME, LIFE)
+        lives.forget_guests("n0".__eq__)
+    assert lives.met("n1").lives and lives.meet("guest", ME, LIFE)
+    lives.forget_guests("n0".__eq__)
+    assert lives.met("n1") == NONE_MET and lives.met("n0").lives and lives.met("n2").lives
+    lives.meet("more", ME, LIFE)
+    lives.forget_guests(bool)
+    assert lives.met("n0") == NONE_MET and lives.met("n2").lives, "all are members: the one that was met first"
+
+
+def test_what_a_file_keeps_of_lives_is_read_again() -> None:
+    lives, largest = lived(*range(OWN_MAX + 1)), (1 << LIFE_BITS) - 1
+    lives.meet("n1", ME, largest)
+    lives.meet("n0", ME, 1)
+    own, met = cbor2.loads(lives.encode())
+    assert (len(own), own[-1], met) == (OWN_MAX, lives.now, {"n0": [ME, [1]], "n1": [ME, [largest]]})
+    assert Lives.decode(lives.encode()).encode() == lives.encode()
+    assert take_met([ME, list(range(1, MET_MAX + 2))]) == Met(ME, tuple(range(2, MET_MAX + 2))), "the newest"
+
+
+@pytest.mark.parametrize("fields", [
+    (ME, [1]), [ME], [ME, [1], [2]], ["i", [1]], [ME, (1,)], [ME, [0]], [ME, [-1]], [ME, [1 << LIFE_BITS]],
+    [ME, [True]], [ME, ["1"]]], ids=repr)
+def test_what_is_no_list_of_lives_is_refused(fields: object) -> None:
+    with pytest.raises(ValueError, match=r"lives that were met|a life is a number"):
+        take_met(fields)
 
 
 # --- the file ------------------------------------------------------------------------------------------------------

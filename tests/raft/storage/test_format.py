@@ -148,6 +148,47 @@ def test_local_records(kind: LocalKind, group: int, body: bytes) -> None:
             parse_local(data, 0, at)
 
 
+def resealed(data: bytes, at: int, byte: int, end: int) -> bytes:
+    """One byte is another, and the CRC behind ``end`` is right."""
+    head = data[:at] + bytes([byte]) + data[at + 1 : end]
+    return head + struct.pack("<I", crc32c(head)) + data[end + 4 :]
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_blocks_records_and_trailers_of_another_version_are_refused(version: int) -> None:
+    block, _ = encode_block(first=True, owner=1, segment=1, sequence=1, synced=0, life=1, length=0, marks=[], chain=0)
+    assert check_block(resealed(block, 4, version, 60), 0) == f"block version {version}, this build reads 1"
+    record, _ = encode_local(LocalKind.TRUNCATE, 1, b"body")
+    with pytest.raises(MalformedMessage, match=f"version {version}, flags 0"):
+        parse_local(resealed(record, 6, version, 28), 0, len(record))
+    trailer = encode_trailer(1, 1, 64, b"footer")
+    assert check_trailer(resealed(trailer, 4, version, 44), 1, 1) is None
+
+
+@pytest.mark.parametrize(("at", "byte", "words"), [
+    (0, 0, "CRC of its header"), (5, 1, "flags 1"), (24, 1, "flags 0"), (4, 9, "unknown kind 9"),
+    (16, 5, "fails its CRC"), (20, 0, "fails its CRC")])
+def test_a_local_record_that_breaks_a_rule_is_refused_though_its_crc_is_good(at: int, byte: int, words: str) -> None:
+    record, _ = encode_local(LocalKind.TRUNCATE, 1, b"body")
+    with pytest.raises(MalformedMessage, match=words):
+        parse_local(resealed(record, at, byte, 28) + bytes(8), 0, len(record) + 8)
+
+
+def test_a_block_or_trailer_of_another_magic_is_none() -> None:
+    block, _ = encode_block(first=True, owner=1, segment=1, sequence=1, synced=0, life=1, length=0, marks=[], chain=0)
+    assert check_block(resealed(block, 0, 0, 60), 0) == "no block begins here"
+    trailer = encode_trailer(1, 1, 64, b"footer")
+    assert check_trailer(resealed(trailer, 0, 0, 44), 1, 1) is None
+    assert check_trailer(trailer + b"x", 1, 1) is check_trailer(trailer[:46], 1, 1) is None
+
+
+@pytest.mark.parametrize("body", [
+    struct.pack("<QBH", 1, 2, 1) + b"n", struct.pack("<QBH", 1, 1, 1) + b"n.", struct.pack("<QBH", 1, 1, 2) + b"n"])
+def test_a_hard_state_that_breaks_a_rule_is_refused(body: bytes) -> None:
+    with pytest.raises(MalformedMessage, match="surplus bytes"):
+        decode_hard_state(body)
+
+
 @given(HARD_STATES, POSITIONS)
 def test_bodies(state: HardState, position: Position) -> None:
     assert decode_hard_state(encode_hard_state(state)) == state

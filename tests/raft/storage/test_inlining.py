@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.frame import Kind, build
+from raft.frame import Kind, build, frame_bytes
 from raft.messages import HardState, Lapse, Write
 from raft.storage.inlining import (
     BACKOFF_WRITES,
@@ -28,10 +28,12 @@ def write(entries: int = 1, size: int = 10, **changes: Any) -> Write:
 
 
 LONE = write()
+LARGEST = BYTES_MAX - frame_bytes(1, 0)
 
 
 @pytest.mark.parametrize(("other", "allowed"), [
-    (LONE, True), (write(lapse=Lapse(1, 1)), True), (write(2), False), (write(size=BYTES_MAX), False),
+    (LONE, True), (write(lapse=Lapse(1, 1)), True), (write(2), False), (write(size=LARGEST), True),
+    (write(size=LARGEST + 1), False),
     (Write(1, 1), False), (write(hard_state=HardState(1)), False), (write(truncate_from=1), False),
     (write(purge_to=1), False), (Write(1, 1, frames=[*LONE.frames, *LONE.frames]), False),
 ])
@@ -48,6 +50,15 @@ def test_a_disk_that_is_usually_slow_is_not_bet_on_until_it_is_quick_again() -> 
     for _ in range(4 * USUAL_WRITES):
         policy.took(QUICK)
     assert policy.allows(LONE)
+
+
+def test_a_disk_as_slow_as_is_allowed_is_bet_on() -> None:
+    policy = InlinePolicy(0.05)
+    policy.took(USUAL_WRITES * USUAL_S)
+    assert policy.allows(LONE), "usual: exactly as long as is allowed"
+    policy = InlinePolicy(USUAL_S)
+    policy.took(USUAL_S)
+    assert policy.allows(LONE), "no stall"
 
 
 def stalled(policy: InlinePolicy) -> int:
@@ -72,7 +83,10 @@ def test_calm_writes_forgive() -> None:
     policy = InlinePolicy(0.05)
     for _ in range(3):
         stalled(policy)
-    for _ in range(8 * BACKOFF_WRITES):
+    for _ in range(10):
+        policy.took(QUICK)
+    assert stalled(policy) == 8 * BACKOFF_WRITES - 10, "one fewer after each"
+    for _ in range(16 * BACKOFF_WRITES):
         policy.took(QUICK)
     assert stalled(policy) == BACKOFF_WRITES
 
