@@ -98,7 +98,7 @@ def read_block(path: str, data: bytes, header: BlockHeader, offset: int) -> list
     except MalformedMessage as error:
         return str(error)
     assert position == end, "records fill their block"
-    packed = _MARK.pack(*marks) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
+    packed = _MARK.pack(marks[0]) if len(marks) == 1 else struct.pack(f"<{len(marks)}I", *marks)
     if len(marks) != header.records or crc32c(packed) != header.digest:
         return "the records differ from the block header's marks"
     return facts
