@@ -29,7 +29,7 @@ class Regaining:
         self.deadline = NEVER
         """Time to ask the leader again."""
         self._question = 0
-        """Number of the latest question for the commit index; 0: this leader was not asked."""
+        """Number of the latest question for the commit index; 0: none was asked. Each leader is asked anew."""
         self._committed = NEVER
         """Commit index that the leader answered; ``NEVER``: no answer yet."""
 
@@ -65,8 +65,8 @@ class Regaining:
         return sum(self.outlived(now, peer, lives) for peer, lives in heard.items()) > 0  # each is taken
 
     def reset(self) -> None:
-        """Begin anew with another leader, or none."""
-        self.deadline, self._question, self._committed = NEVER, 0, NEVER
+        """Begin anew: with another leader, with none, or because no answer came."""
+        self.deadline, self._committed = NEVER, NEVER
         if self.core.lapse is not None:
             self._ask()
 
@@ -85,7 +85,7 @@ class Regaining:
     def answered(self, peer: str, reply: ReadReply) -> bool:
         """Take a reply, and return whether it answered the question of this node's lapse."""
         core = self.core
-        if not self._question or (reply.ticket, peer, reply.term) != (self._question, core.leader, core.term):
+        if (reply.ticket, peer, reply.term) != (self._question, core.leader, core.term):
             return False
         if reply.code == SUCCESS:
             self._committed, self.deadline = reply.index, NEVER
@@ -125,6 +125,4 @@ class Regaining:
 
     def tick(self) -> None:
         if self.core.now >= self.deadline:
-            self.deadline = NEVER
-            if self.core.lapse is not None:
-                self._ask()
+            self.reset()

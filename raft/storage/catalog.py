@@ -12,6 +12,7 @@ import enum
 import struct
 from array import array
 from bisect import bisect_right
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import attrs
@@ -23,6 +24,7 @@ from raft.messages import HardState
 from raft.storage.blocks import ORIGIN, GroupState, Position
 
 _MEMBERSHIP: Final = int(Kind.MEMBERSHIP)
+_FIRST: Final = itemgetter(0)
 INDEX_BYTES: Final = 64 << 10
 """Distance between two entries of a sparse index."""
 
@@ -89,7 +91,7 @@ class Span:
 
     def term_at(self, index: int) -> int:
         assert self.first <= index <= self.end.index, "it is held here"
-        return self.runs[bisect_right(self.runs, (index, 1 << 63)) - 1][1]
+        return self.runs[bisect_right(self.runs, index, key=_FIRST) - 1][1]
 
 
 @attrs.define(eq=False)

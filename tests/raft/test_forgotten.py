@@ -198,6 +198,18 @@ def test_BUG_F6_it_votes_again_once_a_leader_has_given_it_what_it_lost(config: C
     assert script["n1"].lapse is None
 
 
+def test_it_counts_again_once_its_log_reaches_exactly_as_far_as_it_did() -> None:
+    """Also where no leader ever says what is committed."""
+    script = led()
+    write(script, 3)
+    script.filter = lambda mail: not isinstance(mail.message, ReadReply)
+    rotten(script, "n1")
+    lapse = script["n1"].lapse
+    assert lapse is not None and lapse.index == script["n1"].log.last_index + 1
+    script.elapse(1_000)
+    assert script["n1"].log.durable_index == lapse.index and script["n1"].lapse is None
+
+
 def test_BUG_F7_a_leader_counts_it_for_nothing_while_it_says_so() -> None:
     """CTRL (FAST 2018): a damaged replica is fed and not counted. Guards the hint of its acknowledgements, by which a
     leader that never heard of the lost ones knows."""

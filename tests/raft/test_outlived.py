@@ -250,6 +250,11 @@ def test_the_leader_is_asked_again_until_it_says_what_is_committed() -> None:
     assert regaining.answered("n0", attrs.evolve(good, index=held)) and replica.lapse is None
 
 
+def test_an_answer_before_any_question_is_none() -> None:
+    replica = Script(3)["n1"]
+    assert not replica.regaining.answered("n0", ReadReply(1, replica.term, 0, Code.SUCCESS, 9))
+
+
 def test_no_question_of_an_earlier_leader_is_answered_by_a_later_one() -> None:
     script = led()
     tell(script, "n1", LIFE)
@@ -271,6 +276,39 @@ def test_a_node_that_is_faulted_takes_no_word() -> None:
     assert script["n1"].regaining.told == () and script["n1"].lapse is None
 
 
+@pytest.mark.parametrize(("field", "value"), [
+    ("leader", None), ("role", Role.CANDIDATE), ("installing", 9)])
+def test_a_lapse_ends_only_beside_a_leader_and_over_a_whole_log(field: str, value: object) -> None:
+    script = led()
+    write(script)
+    replica = script["n1"]
+    held, usual = replica.log.durable_index, getattr(replica, field)
+    replica.lapse = Lapse(held, replica.log.term_at(held))
+    setattr(replica, field, value)
+    replica.regaining.look()
+    assert replica.lapse is not None
+    setattr(replica, field, usual)
+    replica.regaining.look()
+    assert replica.lapse is None
+    replica.regaining.look()
+
+
+def test_a_loss_is_accepted_of_a_node_that_has_one_and_works() -> None:
+    script = led()
+    replica = script["n1"]
+    replica.regaining.accept_loss(script.now)
+    assert tell(script, "n1", LIFE)
+    replica.faulted = "planted"
+    replica.regaining.accept_loss(script.now)
+    assert replica.lapse is not None
+    replica.faulted = None
+    script.cut("n1")
+    script.elapse(5_000)
+    replica.regaining.accept_loss(script.now)
+    assert replica.lapse is None
+    assert replica.election_deadline == script.now + replica.silence_ns, "it waits before it asks for votes"
+
+
 def test_the_words_of_all_that_became_members_are_taken_at_once() -> None:
     script = led()
     regaining = script["n1"].regaining
@@ -278,6 +316,8 @@ def test_the_words_of_all_that_became_members_are_taken_at_once() -> None:
     assert regaining.believe_members(script.now)
     assert (regaining.told, regaining.words) == ((LIFE, LATER), {"x": (9,)})
     assert not regaining.believe_members(script.now)
+    regaining.words["n2"] = (LATER + 1,)
+    assert regaining.believe_members(script.now), "one is enough"
 
 
 def test_a_copy_without_entries_is_an_older_copy_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -118,6 +119,9 @@ class Play:
         states = {each: GroupState(HardState(), model.last) for each, model in self.models.items()}
         self.catalog.begin(Segment(self.sequence, f"{self.sequence}", 1 << 30, self.sequence, states))
 
+    def frames(self, sequence: int) -> list[tuple[str, Any]]:
+        return [record for record in self.records[sequence] if record[0] == "frame"]
+
     def reopen(self) -> None:
         """Whoever reads the footers, or the records, knows what the catalog knows."""
         for by_footers in (True, False):
@@ -186,6 +190,10 @@ class Play:
             assert segment.sequence == entry.segment
             assert extents[0].first <= index <= extents[0].last and extents[0].offset <= entry.offset
             assert entry.offset - extents[0].offset < INDEX_BYTES and entry.offset < extents[0].limit
+            walked = [(first, last) for what, (group, first, last, *_, offset) in self.frames(segment.sequence)
+                      if group == number and extents[0].offset <= offset <= entry.offset]
+            assert walked[0][0] == extents[0].first and walked[-1][0] <= index <= walked[-1][1]
+            assert all(one[1] + 1 == other[0] for one, other in pairwise(walked)), "none that was cut off lies between"
             assert [each.first for each in extents[1:]] == [each.last + 1 for each in extents[:-1]]
 
 
@@ -217,13 +225,23 @@ def test_so_much_is_located_as_may_be_read_and_a_piece_more(max_bytes: int, coun
         (2 * number + 1, 2 * number + 2, number * INDEX_BYTES, ends[number - 1]) for number in range(1, 1 + count)]
 
 
-@pytest.mark.parametrize(("gap", "indexed"), [(INDEX_BYTES - 1, [1]), (INDEX_BYTES, [1, 2])])
-def test_an_index_entry_stands_every_so_many_bytes(gap: int, indexed: list[int]) -> None:
+@pytest.mark.parametrize(("places", "indexed"), [
+    ((0, INDEX_BYTES - 1, INDEX_BYTES), [1, 3]), ((0, INDEX_BYTES, INDEX_BYTES + 9, 2 * INDEX_BYTES), [1, 2, 4])])
+def test_an_index_entry_stands_every_so_many_bytes(places: tuple[int, ...], indexed: list[int]) -> None:
     catalog = Catalog()
     catalog.begin(Segment(1, "1", 1 << 30, 1, {}))
-    for index in (1, 2):
-        catalog.frame(1, index, index, 1, int(Kind.COMMANDS), 0, 64 + (index - 1) * gap)
-    assert list(catalog.segments[0].spans[1].firsts) == indexed
+    for index, place in enumerate(places, 1):
+        catalog.frame(1, index, index, min(index, 2), int(Kind.COMMANDS), 0, 64 + place)
+    span = catalog.segments[0].spans[1]
+    assert list(span.firsts) == indexed and span.runs == [(1, 1), (2, 2)]
+
+
+def test_what_a_segment_did_to_the_log_before_it_has_its_number_on_disk() -> None:
+    assert [(each.name, int(each)) for each in Base] == [("CUT", 1), ("RESET", 2)]
+
+
+def test_a_catalog_without_segments_has_none_to_drop() -> None:
+    assert Catalog().droppable({}) == 0
 
 
 @pytest.mark.parametrize("first", [5, 7])

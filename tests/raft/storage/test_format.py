@@ -215,6 +215,14 @@ def test_a_footer_counts_from_nothing_on(span: list[object]) -> None:
         decode_footer(cbor2.dumps([1, 2, 3, 4, [span]]))
 
 
+@pytest.mark.parametrize("at", range(4))
+def test_the_numbers_of_a_footer_are_numbers(at: int) -> None:
+    fields: list[object] = [1, 2, 3, 4, []]
+    assert decode_footer(cbor2.dumps(fields)).end == 4
+    with pytest.raises(MalformedMessage, match="a number is due"):
+        decode_footer(cbor2.dumps([*fields[:at], 1.5, *fields[at + 1 :]]))
+
+
 @given(U64, U64, U64, st.binary(max_size=30))
 def test_trailers(owner: int, segment: int, offset: int, footer: bytes) -> None:
     data = encode_trailer(owner, segment, offset, footer)
