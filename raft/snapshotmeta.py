@@ -35,10 +35,9 @@ def decode_meta(data: bytes) -> SnapshotMeta:
     if len(data) > META_BYTES_MAX:
         raise MalformedMessage(f"a snapshot meta of {len(data)} bytes; at most {META_BYTES_MAX} are read")
     try:
-        fields = cbor2.loads(data)
-        if type(fields) is not list or len(fields) != 9 or fields[0] != _FORMAT:
-            raise ValueError(f"format 1 is a list of nine, this is {str(fields)[:80]}")
-        _, index, term, mark, membership, membership_index, size, crc, wall_ms = fields
+        version, index, term, mark, membership, membership_index, size, crc, wall_ms = cbor2.loads(data)
+        if version != _FORMAT:
+            raise ValueError(f"format {str(version)[:40]}, this build reads {_FORMAT}")
         for value, bits in zip((index, term, mark, membership_index, size, crc, wall_ms), _BITS, strict=True):
             if type(value) is not int or value < 0 or value >> bits:
                 raise ValueError(f"{str(value)[:40]} where a number below 2**{bits} is due")

@@ -48,6 +48,7 @@ from raft.messages import (
     VoteResult,
     Write,
 )
+from raft.replica import Replica
 from raft.shadow import Copy
 from raft.sim import Cluster, InvariantViolation
 from raft.sim.disk import SimulatedCrash, VirtualDisk, seeded
@@ -91,6 +92,10 @@ def tell(script: Script, name: str, *lives: int, peer: str = "n2") -> bool:
         script.nodes[name].held.clear()
     script.pump(name)
     return news
+
+
+def lapses(replica: Replica) -> bool:
+    return replica.lapse is not None
 
 
 def older_copy(script: Script) -> None:
@@ -244,10 +249,10 @@ def test_the_leader_is_asked_again_until_it_says_what_is_committed() -> None:
                         ("n0", attrs.evolve(good, term=replica.term - 1))):
         assert not regaining.answered(peer, reply)
     assert regaining.answered("n0", attrs.evolve(good, code=Code.NOT_LEADER, index=0))
-    assert replica.lapse is not None and regaining.deadline == due + replica.silence_ns, "it is asked again"
+    assert lapses(replica) and regaining.deadline == due + replica.silence_ns, "it is asked again"
     assert regaining.answered("n0", good)
-    assert replica.lapse is not None and regaining.deadline == NEVER, "more is committed than it holds"
-    assert regaining.answered("n0", attrs.evolve(good, index=held)) and replica.lapse is None
+    assert lapses(replica) and regaining.deadline == NEVER, "more is committed than it holds"
+    assert regaining.answered("n0", attrs.evolve(good, index=held)) and not lapses(replica)
 
 
 def test_an_answer_before_any_question_is_none() -> None:
@@ -266,7 +271,7 @@ def test_no_question_of_an_earlier_leader_is_answered_by_a_later_one() -> None:
     assert replica.regaining.deadline == NEVER
     assert not replica.regaining.answered("n0", ReadReply(1, replica.term, 0, Code.SUCCESS, 0))
     replica.regaining.look()
-    assert replica.lapse is not None, "nobody says what is committed"
+    assert lapses(replica), "nobody says what is committed"
 
 
 def test_a_node_that_is_faulted_takes_no_word() -> None:
@@ -286,10 +291,10 @@ def test_a_lapse_ends_only_beside_a_leader_and_over_a_whole_log(field: str, valu
     replica.lapse = Lapse(held, replica.log.term_at(held))
     setattr(replica, field, value)
     replica.regaining.look()
-    assert replica.lapse is not None
+    assert lapses(replica)
     setattr(replica, field, usual)
     replica.regaining.look()
-    assert replica.lapse is None
+    assert not lapses(replica)
     replica.regaining.look()
 
 
@@ -300,12 +305,12 @@ def test_a_loss_is_accepted_of_a_node_that_has_one_and_works() -> None:
     assert tell(script, "n1", LIFE)
     replica.faulted = "planted"
     replica.regaining.accept_loss(script.now)
-    assert replica.lapse is not None
+    assert lapses(replica)
     replica.faulted = None
     script.cut("n1")
     script.elapse(5_000)
     replica.regaining.accept_loss(script.now)
-    assert replica.lapse is None
+    assert not lapses(replica)
     assert replica.election_deadline == script.now + replica.silence_ns, "it waits before it asks for votes"
 
 
@@ -447,6 +452,12 @@ def test_what_is_remembered_of_lives_is_bounded_and_the_newest() -> None:
         peer.forget_guests("n1".__eq__)
     assert len(Lives.decode(peer.encode())._met) <= 1_024 and peer.met("n1").lives
     assert list(Lives.decode(peer.encode("n1".__eq__))._met) == ["n1"]
+
+
+def test_a_lifes_number_has_its_place_on_disk_and_on_the_wire() -> None:
+    """Directories and peers of other builds count as this one does."""
+    assert (RANDOM_BITS, LIFE_BITS) == (40, 63)
+    assert (Lives().now, lived(5).now) == (0, (1 << 40) + 5)
 
 
 def test_a_life_that_is_taken_back_was_none() -> None:

@@ -236,6 +236,18 @@ def test_an_index_entry_stands_every_so_many_bytes(places: tuple[int, ...], inde
     assert list(span.firsts) == indexed and span.runs == [(1, 1), (2, 2)]
 
 
+def test_what_was_cut_off_does_not_lie_between_two_that_are_read() -> None:
+    """Else a reader meets an entry that is not due."""
+    catalog = Catalog()
+    catalog.begin(Segment(1, "1", 1 << 30, 1, {}))
+    for index in (1, 2, 3):
+        catalog.frame(1, index, index, 1, int(Kind.COMMANDS), 0, 100 * index)
+    catalog.truncate(1, Position(1, 1, 0))
+    catalog.frame(1, 2, 2, 2, int(Kind.COMMANDS), 0, 400)
+    span = catalog.segments[0].spans[1]
+    assert (list(span.firsts), list(span.offsets), span.runs) == ([1, 2], [100, 400], [(1, 1), (2, 2)])
+
+
 def test_what_a_segment_did_to_the_log_before_it_has_its_number_on_disk() -> None:
     assert [(each.name, int(each)) for each in Base] == [("CUT", 1), ("RESET", 2)]
 
