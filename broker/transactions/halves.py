@@ -177,17 +177,17 @@ class Halves:
                     return first
         return half.offset
 
-    def decided(self, offset: int, decision: str, at: int, *, marked: bool = False) -> bool:
-        """Hear of a decision about the half at that offset, by the record at ``at``. ``marked``: it has a mark."""
-        return self._end(self._by_offset.get(offset), decision, at, marked=marked)
+    def decided(self, offset: int, decision: str, at: int) -> bool:
+        """Hear of a decision about the half at that offset, by the record at ``at``."""
+        return self._end(self._by_offset.get(offset), decision, at)
 
     def mark(self, queue_offset: int, decision: str, at: int) -> bool:
         """Hear of a mark at ``at`` that names this place of the half queue."""
-        ended = self._end(self._by_queue_offset.get(queue_offset), decision, at, marked=False)
+        ended = self._end(self._by_queue_offset.get(queue_offset), decision, at)
         self.unmarked.pop(queue_offset, None)
         return ended
 
-    def _end(self, first: int | None, decision: str, at: int, *, marked: bool) -> bool:
+    def _end(self, first: int | None, decision: str, at: int) -> bool:
         self.highest = max(self.highest, at)
         transaction = self._open.pop(first, None) if first is not None else None
         if first is None or transaction is None:
@@ -196,7 +196,7 @@ class Halves:
         if not self.counts[transaction.half.topic]:
             del self.counts[transaction.half.topic]
         self._ended[first] = Ended(decision, transaction.half, transaction.places)
-        if not marked and not transaction.given_up:
+        if not transaction.given_up:
             self._unmark(transaction.half.queue_offset)
         while len(self._ended) > self._ended_max:
             self._forget(*self._ended.popitem(last=False))

@@ -12,11 +12,12 @@ import trio
 from trio.testing import MockClock
 
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
+from broker.transactions.asking import Asking
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, three, until
 from remoting.codes import ResponseCode
 from remoting.errors import RequestTimeout
 from remoting.record import COMMIT
-from tests.broker.transactions.test_replicas import half_message, java_final, put
+from tests.broker.transactions.test_replicas import half_message, java_final, java_mark, put
 from tests.broker.transactions.world import (
     FAST,
     Place,
@@ -88,6 +89,20 @@ async def test_323_of_what_is_no_given_up_half_is_refused_in_words(autojump_cloc
                 assert refused.code == ResponseCode.SYSTEM_ERROR
                 assert words in (refused.remark or "")
             assert bodies(node, HALF) == [b"paid"]
+
+
+async def test_323_refuses_what_java_ended_if_the_table_alone_knows_it(autojump_clock: MockClock) -> None:
+    """Where the table begins behind the first half, and a Java master's mark has no key by which it were found."""
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="1")
+        async with producer(made, node) as shop:
+            await shop.half()
+            await until(lambda: bodies(node, CHECK_MAX_TIME))
+            transactions(node).halves.since = node.broker.journal.end
+            await put(node, java_mark(records(node, HALF)[-1].queue_offset))
+            await trio.sleep(0.5)
+            refused = await shop.resume(records(node, CHECK_MAX_TIME)[0])
+            assert refused.code == ResponseCode.SYSTEM_ERROR and "was decided" in (refused.remark or "")
 
 
 async def test_unanswered_checks_end_in_a_topic_and_a_half_is_brought_back(autojump_clock: MockClock) -> None:
@@ -181,10 +196,26 @@ async def test_a_half_that_is_on_its_way_to_the_end_is_not_put_back_again(autoju
     async with unacknowledged() as (made, master, shop):
         await shop.half()
         end = await hush(made, master)
-        await trio.sleep(7)
-        assert master.broker.journal.end == end, "three rounds went by"
+        for _ in range(3):
+            master.broker.journal.was_cut(end)  # nothing of it is gone
+            await trio.sleep(2.3)
+            assert master.broker.journal.end == end, "a round went by"
         made.network.silent.clear()
         await until(lambda: len(bodies(master, HALF)) == 2)
+
+
+@pytest.mark.parametrize("gone", ["half and mark", "mark"])
+async def test_a_half_whose_way_to_the_end_was_cut_off_is_asked_for_again(
+        gone: str, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST)
+        async with producer(made, node) as shop:
+            await shop.half()
+            monkeypatch.setattr(Asking, "shown", lambda asking, end: None)
+            await until(lambda: bool(shop.checks))
+            (mark,) = records(node, OP_HALF)
+            node.broker.journal.truncate(mark.offset if gone == "mark" else shop.checks[0].place.offset)
+            await until(lambda: len(shop.checks) == 2, within_s=5)
 
 
 async def test_who_decided_is_not_asked_while_the_decision_is_on_its_way(autojump_clock: MockClock) -> None:
@@ -221,6 +252,32 @@ async def test_a_missing_mark_is_not_written_again_while_it_is_on_its_way(autoju
         assert master.broker.journal.end == end
         made.network.silent.clear()
         await until(lambda: bodies(master, OP_HALF) == [b"0,"])
+
+
+async def test_a_missing_mark_that_was_cut_off_is_written_again(autojump_clock: MockClock) -> None:
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionOpBatchInterval="1000", fileReservedTime="1000000")
+        await put(node, half_message())
+        await put(node, java_final(records(node, HALF)[0]))
+        await until(lambda: bool(bodies(node, OP_HALF)))
+        node.broker.journal.truncate(records(node, OP_HALF)[0].offset)
+        assert bodies(node, OP_HALF) == []
+        await until(lambda: bodies(node, OP_HALF) == [b"0,"], within_s=5)
+
+
+async def test_halves_that_make_way_in_a_round_are_given_up_once(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.transactions.asking.LOOKS_MAX", 1)
+    async with cluster() as made:
+        node = await made.node(**FAST, transactionCheckMax="1")
+        async with producer(made, node) as shop:
+            for number in range(4):
+                await shop.half(unique=f"U{number}")
+            await until(lambda: len(shop.checks) == 4)
+            await until(lambda: bool(bodies(node, CHECK_MAX_TIME)))
+            transactions(node)._asking.make_way(node.broker.journal.end)
+            await trio.sleep(20)
+            assert len(bodies(node, CHECK_MAX_TIME)) == 4
 
 
 async def test_what_a_java_broker_gave_up_is_one_transaction_when_it_is_brought_back(

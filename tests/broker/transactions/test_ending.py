@@ -15,7 +15,6 @@ from broker.puts import Done, Puts
 from broker.topics.names import CHECK_MAX_TIME, HALF, OP_HALF
 from broker.transactions import records as made_of
 from broker.transactions.ending import Ending
-from broker.transactions.feeding import PATH
 from broker.transactions.records import Half
 from harness.simulation.worlds.brokers import cluster, until
 from remoting.codes import ResponseCode
@@ -30,6 +29,7 @@ from tests.broker.transactions.world import (
     records,
     transactions,
     values,
+    without_a_checkpoint,
 )
 
 
@@ -170,6 +170,26 @@ async def test_the_mark_of_a_late_commit_names_the_half_that_was_put_back(autoju
             assert bodies(node, OP_HALF) == [b"0,", b"1,"]
 
 
+async def test_a_late_answer_is_taken_by_a_table_that_begins_behind_its_half(autojump_clock: MockClock) -> None:
+    """Without a checkpoint it is read from the check loop's place on, where the last half stands."""
+    async with cluster() as made:
+        node = await made.node(flushDiskType="SYNC_FLUSH", **FAST)
+        async with producer(made, node) as shop:
+            half = await shop.half()
+            await until(lambda: len(shop.checks) == 2)
+            await trio.sleep(15)
+            places = [half, *(check.place for check in shop.checks)]
+        await node.kill()
+        without_a_checkpoint(node)
+        await node.start()
+        async with producer(made, node, beat=False) as shop:
+            shop.uniques.update(dict.fromkeys(places, "U1"))
+            assert len(places) > 3
+            await shop.commit(places[1])
+            await trio.sleep(1)
+            assert (bodies(node), len(transactions(node).halves)) == ([b"paid"], 0)
+
+
 async def test_a_contradiction_is_refused(autojump_clock: MockClock) -> None:
     async with cluster() as made:
         node = await made.node()
@@ -211,7 +231,7 @@ async def test_a_contradiction_is_refused_after_a_start(checkpoint: bool, autoju
             await trio.sleep(15)
         await node.kill()
         if not checkpoint:
-            node.files.remove(PATH)
+            without_a_checkpoint(node)
         await node.start()
         async with producer(made, node) as shop:
             assert await both_ways(shop, *halves) == REFUSED

@@ -218,6 +218,17 @@ def test_after_a_cut_other_halves_are_read_where_those_stood_that_are_gone() -> 
     assert [each.half.unique for each in feed.halves] == ["C", "D"]
 
 
+@pytest.mark.parametrize(("first", "begin", "believed"), [
+    (0, 0, True), (None, 0, False), (1, 0, False), (1, 2, True), (1 << 40, 0, False)])
+@pytest.mark.parametrize("unique", ["A", "B"])
+def test_the_first_half_that_one_names_must_be_there_and_of_its_id_or_deleted(
+        first: int | None, begin: int, believed: bool, unique: str) -> None:
+    journal = HalvesAlone(["A"])
+    journal.log.min_offset = begin
+    named = Half(500, 10, 7, unique, "g", "T", 0, 0, 0, 1, None, first, 0)
+    assert journal.feed().verified(named).first == (first if believed and (unique == "A" or begin) else None)
+
+
 @pytest.mark.parametrize("why", [records.COMMITTED, records.ROLLED_BACK])
 def test_a_decision_ends_a_half_that_was_put_back_meanwhile_where_the_first_one_is_not_known(why: str) -> None:
     """Who decided did not know yet of the half that was put back, so the mark names the place of the one before."""

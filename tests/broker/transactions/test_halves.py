@@ -135,7 +135,7 @@ def test_what_ended_before_the_memory_reaches_stays_ended() -> None:
     halves = Halves(ended_max=2)
     for number in range(5):
         halves.half(half(10 * number, number, unique=str(number)))
-        halves.decided(10 * number, COMMITTED, 1_000 + number, marked=True)
+        halves.decided(10 * number, COMMITTED, 1_000 + number)
     assert halves.ended(0) is None
     assert halves.half(half(2_000, 5, unique="0", first=0, checks=1)) is None
     assert list(halves.unmarked) == [5], "and a mark is to say so"
@@ -148,12 +148,14 @@ def test_a_half_from_before_its_knowledge_begins_is_open() -> None:
     assert halves.decided(50, COMMITTED, 300)
 
 
-@pytest.mark.parametrize("marked", [True, False])
-def test_what_is_decided_without_a_mark_is_remembered_until_one_comes(marked: bool) -> None:
+@pytest.mark.parametrize("given_up", [True, False])
+def test_what_is_decided_without_a_mark_is_remembered_until_one_comes(given_up: bool) -> None:
+    """A half that was given up has one."""
     halves = Halves()
     halves.half(half(0, 0))
-    halves.decided(0, COMMITTED, 10, marked=marked)
-    assert list(halves.unmarked) == ([] if marked else [0])
+    assert not given_up or halves.gave_up(0, "u", 0, 0, 5)
+    halves.decided(0, COMMITTED, 10)
+    assert list(halves.unmarked) == ([] if given_up else [0])
     halves.mark(0, PUT_BACK, 20)
     assert not halves.unmarked
 
@@ -191,7 +193,7 @@ def test_the_order_is_kept_in_bounds() -> None:
     halves.half(half(0, 0, unique="stuck"))
     for number in range(1, 20_000):
         halves.half(half(10 * number, number, unique=str(number)))
-        halves.decided(10 * number, rng.choice((COMMITTED, ROLLED_BACK)), 10 * number + 5, marked=True)
+        halves.decided(10 * number, rng.choice((COMMITTED, ROLLED_BACK)), 10 * number + 5)
     assert halves.least_queue_offset() == 0
     assert len(halves._order) < 2_000
     assert len(halves._by_offset) < 20

@@ -19,7 +19,9 @@ from remoting import properties
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.daemon.keys import ConfigError
-from remoting.record import COMMIT, Record
+from remoting.errors import RequestTimeout
+from remoting.record import COMMIT, ROLLBACK, Record
+from tests.broker.transactions.test_asking import committed, hush, unacknowledged
 from tests.broker.transactions.world import (
     FAST,
     Place,
@@ -250,6 +252,22 @@ async def test_a_new_process_decides_nothing_before_it_has_read_what_was_decided
                 assert answers == []
         assert [answer.code for answer in answers] == [ResponseCode.ILLEGAL_OPERATION]
         assert bodies(node) == []
+
+
+async def test_a_young_master_decides_nothing_before_all_is_shown_that_its_log_held(autojump_clock: MockClock) -> None:
+    """The decision that replicas have not acknowledged yet may be another master's."""
+    async with unacknowledged() as (made, master, shop):
+        half, part = await shop.half(), transactions(master)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(committed, shop, half)
+            await hush(made, master)
+            part.writes_closed()
+            part.writes_opened()
+            with pytest.raises(RequestTimeout):
+                await shop.end(half, ROLLBACK)
+            made.network.silent.clear()
+        await until(lambda: bodies(master) == [b"paid"])
+        assert (await shop.end(half, ROLLBACK)).code == ResponseCode.ILLEGAL_OPERATION
 
 
 async def test_a_half_that_cannot_be_read_ends_no_broker(

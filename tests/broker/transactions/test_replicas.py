@@ -9,14 +9,25 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.puts import PutResult
+from broker.puts import PutResult, Puts
 from broker.topics.names import HALF, OP_HALF
 from broker.transactions import records as made_of
+from broker.transactions.ending import Ending
 from broker.transactions.feeding import PATH
 from broker.transactions.records import Half, read_half
 from harness.simulation.worlds.brokers import Node, cluster, new_master, three, until
 from remoting.record import COMMIT, ROLLBACK, Message, Record, encode_properties
-from tests.broker.transactions.world import FAST, GROUP, Place, bodies, producer, records, transactions, values
+from tests.broker.transactions.world import (
+    FAST,
+    GROUP,
+    Place,
+    bodies,
+    producer,
+    records,
+    transactions,
+    values,
+    without_a_checkpoint,
+)
 
 HOST = b"\x0a\x00\x00\x01\x00\x00\x2a\x9f"
 DURABLE = {"allAckInSyncStateSet": "true", "minInSyncReplicas": "2", **FAST}
@@ -270,7 +281,7 @@ async def test_a_table_is_read_again(kept: str, autojump_clock: MockClock) -> No
         assert len(before) == 10
         await node.stop()
         if kept == "nothing":
-            node.store.remove(PATH)
+            without_a_checkpoint(node)
         elif kept == "nonsense":
             node.store.content[PATH].data[:] = b"{"
             if node.store.exists(f"{PATH}.bak"):
@@ -301,3 +312,26 @@ async def test_a_decision_that_is_cut_off_is_open_again(autojump_clock: MockCloc
             await shop.commit(half)
             await trio.sleep(0.5)
             assert bodies(node) == [b"paid"]
+
+
+async def test_decisions_behind_a_cut_are_forgotten_and_no_others(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored ones that nobody sees yet, as before replicas acknowledge them; and one that is on its way to the log."""
+    async with cluster() as made:
+        node = await made.node()
+        async with producer(made, node) as shop, trio.open_nursery() as nursery:
+            monkeypatch.setattr(Ending, "shown", lambda ending, end: None)
+            halves = [await shop.half(unique=f"U{number}") for number in range(3)]
+            await shop.commit(halves[0])
+            end = node.broker.journal.end
+            await shop.roll_back(halves[1])
+            monkeypatch.setattr(Puts, "put", lambda *_: None)
+            nursery.start_soon(shop.end, halves[2], COMMIT)
+            await trio.sleep(0.5)
+            node.broker.journal.truncate(end)
+            assert [transactions(node)._ending.is_under_way(half.offset) for half in halves] == [True, False, True]
+            monkeypatch.undo()
+            await shop.commit(halves[1])
+            await trio.sleep(0.5)
+            assert len(bodies(node)) == 2
+            nursery.cancel_scope.cancel()

@@ -9,6 +9,7 @@ from types import MappingProxyType
 import attrs
 import trio
 
+from broker.transactions.feeding import PATH
 from broker.transactions.part import TransactionsPart
 from harness.simulation.worlds.brokers import Cluster, Node, wall_ms
 from harness.simulation.worlds.sending import SendMessageRequest
@@ -162,3 +163,9 @@ def values(record: Record) -> dict[str, str]:
 
 def transactions(node: Node) -> TransactionsPart:
     return node.broker.parts[TransactionsPart]
+
+
+def without_a_checkpoint(node: Node) -> None:
+    """Delete the file of open transactions, and the one before it, of a broker that does not run."""
+    for path in (PATH, f"{PATH}.bak"):
+        node.store.remove(path)
