@@ -342,7 +342,7 @@ class TimerDelivery:
             self.came(letter.topic)
         if letter.moved_from is not None:
             self._moving.discard(letter.moved_from)
-        if before is not None and before.offset < offset and not before.kind & MOVED:
+        if before is not None and not before.kind & MOVED:
             self._is_moved(before)
         return True
 

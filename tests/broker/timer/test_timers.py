@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -10,6 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from broker.ha.acks import PutStatus
+from broker.puts import Done, PutResult, Puts
 from broker.store.files import Space
 from broker.timer.handles import Handle
 from broker.timer.part import TimersPart
@@ -447,3 +450,24 @@ async def test_a_timer_that_no_topic_takes_is_set_aside_and_holds_up_nobody(auto
         assert bodies(node) == [b"x", b"y"]
         assert sorted(bodies(node, TIMER_DEAD)) == [b"%d" % number for number in range(5)]
         assert node.broker.parts[TimersPart].counters.set_aside == 5
+
+
+async def test_a_timer_that_cannot_be_set_aside_either_is_dropped_and_counted(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Puts.put
+
+    def refuses(puts: Puts, messages: Sequence[Message], done: Done, **more: bool) -> None:
+        if messages[0].topic == TIMER_DEAD.encode():
+            done(PutResult(PutStatus.MESSAGE_ILLEGAL))
+        else:
+            put(puts, messages, done, **more)
+
+    async with cluster() as made:
+        node = await made.node()
+        monkeypatch.setattr(Puts, "put", refuses)
+        node.broker.puts.put([Message(TIMER.encode(), b"odd")], lambda result: None)
+        await good(made, node, b"y", TIMER_DELAY_SEC=2)
+        await trio.sleep(5)
+        assert (bodies(node), bodies(node, TIMER_DEAD)) == ([b"y"], [])
+        part = node.broker.parts[TimersPart]
+        assert (part.counters.gone, part.counters.set_aside) == (1, 0)
