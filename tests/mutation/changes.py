@@ -1,6 +1,6 @@
 """What is changed in a module: Cosmic Ray's operators that mean something here, and statements that are left out.
 
-A change that leaves what runs as it was (annotations, assertions, traces, imports for type checkers) is none.
+A change that leaves what runs as it was (annotations, assertions, traces, what type checkers alone see) is none.
 """
 
 from __future__ import annotations
@@ -58,6 +58,11 @@ class _WhatRuns(ast.NodeTransformer):
 
     def visit_Assert(self, node: ast.Assert) -> ast.AST:
         return ast.Pass()
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """How the fields of a class may be given is checked with the types."""
+        node.keywords = [each for each in node.keywords if each.arg != "kw_only"]
+        return self.generic_visit(node)
 
     def visit_If(self, node: ast.If) -> ast.AST:
         test = ast.unparse(node.test.values[0] if isinstance(node.test, ast.BoolOp) else node.test)

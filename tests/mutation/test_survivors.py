@@ -109,6 +109,7 @@ def test_a_statement_is_left_out_where_it_runs() -> None:
     ("def f(x: int | None) -> int: return x", "def f(x: int & None) -> int: return x", True),
     ("def f(x):\n    assert x > 1\n    return x", "def f(x):\n    assert x >= 1\n    return x", True),
     ("def f(c):\n    if c.trace:\n        c.trace(1)\n", "def f(c):\n    if c.trace:\n        c.trace(2)\n", True),
+    ("@attrs.frozen(kw_only=True)\nclass C: x: int", "@attrs.frozen(kw_only=False)\nclass C: x: int", True),
     ("def f(x): return x > 1", "def f(x): return x >= 1", False),
 ])
 def test_what_decides_nothing_at_run_time_is_no_change(before: str, after: str, same: bool) -> None:
