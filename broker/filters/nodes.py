@@ -42,7 +42,7 @@ _PARSE_STEPS: Final = 10
 _AS_IT_IS: Final[Callable[[Any], Any]] = lambda value: value  # noqa: E731 - it stands for a parser
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen
 class Node:
     """A node. ``depth`` counts this one and those below; ``work``: steps of one evaluation, if nothing cuts it short;
     ``literal``: its ``value`` is written in the expression."""
@@ -185,8 +185,6 @@ def equal(left: Node, right: Node) -> Node:
 def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
     """Make a comparison by order; ``how`` is one of < <= > >=. Two texts are both read as numbers with a point."""
     left_run, right_run = left.run, right.run
-    if Type.NOTHING in (left.type, right.type):
-        return _truth(_never(left_run, right_run), left, right)
     if left.type is Type.TEXT is right.type:
         def check(values: Values) -> bool | None:
             if (one := left_run(values)) is None or (other := right_run(values)) is None:
@@ -206,26 +204,15 @@ def compared(left: Node, right: Node, how: Callable[[Any, Any], bool]) -> Node:
     return _truth(check, left, right, parsed=(left.type, right.type).count(Type.TEXT))
 
 
-def _never(left_run: Run, right_run: Run) -> Run:
-    """Make a comparison in which one side never has a value; unreadable properties are found all the same."""
-    def check(values: Values) -> None:
-        if left_run(values) is not None:
-            right_run(values)
-
-    return check
-
-
 def _readers(left: Type, right: Type) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     """Return functions that make the values of two types comparable."""
-    if left is right:
-        return _AS_IT_IS, _AS_IT_IS
     if left is Type.TEXT:
         return _PARSERS.get(right, _AS_IT_IS), _AS_IT_IS
     if right is Type.TEXT:
         if left is Type.TRUTH:
             return _fail, _AS_IT_IS
         return _AS_IT_IS, _PARSERS.get(left, _AS_IT_IS)
-    if Type.DOUBLE in (left, right) and Type.TRUTH not in (left, right):
+    if Type.DOUBLE in (left, right):
         return float, float
     return _AS_IT_IS, _AS_IT_IS
 

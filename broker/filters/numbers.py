@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from functools import lru_cache
+from collections.abc import Callable
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Final
 
 INT_MAX: Final = (1 << 31) - 1
@@ -22,18 +24,16 @@ _LONG_LENGTH: Final = 64
 _REMEMBERED: Final = 64
 
 
-def parse_int(text: str) -> int:
-    """Read a number of 32 bits, as a property has it."""
+def _whole(most: int, text: str) -> int:
     if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
         return int(text)
-    return (_parse if len(text) < _LONG_LENGTH else _parse_long_text)(text, INT_MAX)
+    return (_parse if len(text) < _LONG_LENGTH else _parse_long_text)(text, most)
 
 
-def parse_long(text: str) -> int:
-    """Read a number of 64 bits, as a property has it."""
-    if len(text) <= _QUICK_DIGITS and text.isascii() and text.isdigit():
-        return int(text)
-    return (_parse if len(text) < _LONG_LENGTH else _parse_long_text)(text, LONG_MAX)
+parse_int: Final[Callable[[str], int]] = partial(_whole, INT_MAX)
+"""Reads a number of 32 bits, as a property has it."""
+parse_long: Final[Callable[[str], int]] = partial(_whole, LONG_MAX)
+"""Reads a number of 64 bits, as a property has it."""
 
 
 def _parse(text: str, most: int) -> int:
@@ -68,10 +68,8 @@ def _double(text: str) -> float:
     if found["decimal"] is not None:
         value = float(found["decimal"])
     elif found["hex"] is not None:
-        try:
+        with suppress(OverflowError):
             value = float.fromhex(found["hex"])
-        except OverflowError:
-            value = math.inf
     return -value if found[0][0] == "-" else value
 
 
@@ -80,14 +78,8 @@ _double_of_long_text = lru_cache(_REMEMBERED)(_double)
 
 def order(left: float, right: float) -> int:
     """Compare as Java does; returns below 0, 0, or above 0. -0.0 is below 0.0; NaN equals itself and is above all."""
-    if left < right:
-        return -1
-    if left > right:
-        return 1
-    return _rank(left) - _rank(right)
+    return (left > right) - (left < right) or _rank(left) - _rank(right)
 
 
 def _rank(value: float) -> int:
-    if math.isnan(value):
-        return 1
-    return -1 if value == 0 and math.copysign(1, value) < 0 else 0
+    return math.isnan(value) - (value == 0 and math.copysign(1, value) < 0)

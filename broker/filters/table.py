@@ -7,7 +7,7 @@ Source: ``ConsumerFilterManager`` of RocketMQ 5.5.0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -15,6 +15,7 @@ import attrs
 from broker.filters.bloom import BITS, positions
 from broker.filters.errors import FilterIllegal
 from broker.filters.expressions import SQL92, Expression, compiled
+from broker.filters.numbers import LONG_MAX
 from remoting.bodies.consumers import TAG, SubscriptionData
 from remoting.body import Body, body
 from remoting.daemon.keys import key
@@ -75,11 +76,11 @@ class FilterKeys:
     filter_support_retry: bool = key(
         False, "messages that a group is given again pass its filter again", live=True)
     filter_data_clean_time_span: int = key(
-        86_400_000, "ms after which a filter that no member wants any more is forgotten", least=0, most=(1 << 63) - 1,
+        86_400_000, "ms after which a filter that no member wants any more is forgotten", least=0, most=LONG_MAX,
         live=True)
 
 
-@attrs.define(eq=False)
+@attrs.define
 class Registered:
     """One group's filter of a topic."""
 
@@ -120,9 +121,8 @@ class Filters:
 
     # --- heartbeats --------------------------------------------------------------------------------------------
 
-    def register(self, group: str, wanted: Iterable[SubscriptionData]) -> None:
+    def register(self, group: str, wanted: Collection[SubscriptionData]) -> None:
         """Register what a member says that its group wants now; other filters of the group die."""
-        wanted = list(wanted)
         for data in wanted:
             if data.expression_type not in (None, "", TAG) and data.sub_string:
                 self._register(group, data)
@@ -174,7 +174,7 @@ class Filters:
         for (group, topic), found in self._items():
             topics.setdefault(topic, TopicFilters(topic)).group_filter_data[group] = FilterData(
                 topic, group, found.expression.text, born_time=found.born_ms, dead_time=found.dead_ms,
-                dead=found.dead_ms > 0, client_version=found.version,
+                dead=bool(found.dead_ms), client_version=found.version,
                 bloom_filter_data=BloomFilterData(BITS, positions(group, topic)))
         return ConsumerFilters(topics)
 

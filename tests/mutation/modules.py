@@ -11,12 +11,14 @@ from typing import Final
 BUGS: Final = ("tests/raft/bugs/test_reads.py", "tests/raft/bugs/test_lives.py", "tests/raft/bugs/test_guards.py")
 RULES: Final = ("tests/raft/rules", "tests/raft/bugs/test_elections.py", "tests/raft/bugs/test_dledger_regressions.py")
 METADATA: Final = ("tests/controller/metadata",)
+VALUES: Final = tuple(f"tests/controller/metadata/test_{name}.py" for name in (
+    "codec", "machine", "elect", "identity", "snapshot"))
 FORGOTTEN: Final = ("tests/raft/test_forgotten.py", "tests/raft/bugs/test_standing.py",
                     "tests/raft/bugs/test_guards.py")
 STORES: Final = ("tests/raft/storage/test_recovery.py", "tests/raft/storage/test_format.py",
                  "tests/raft/storage/test_segment.py")
-FILTERS: Final = ("tests/broker/filters/test_expressions.py", "tests/broker/filters/test_grammar.py",
-                  "tests/broker/filters/test_nodes.py")
+FILTERS: Final = ("tests/broker/filters/test_nodes.py", "tests/broker/filters/test_grammar.py",
+                  "tests/broker/filters/test_expressions.py")
 
 CORES: Final[dict[str, tuple[str, ...]]] = {
     "raft/arguments.py": ("tests/raft/test_arguments.py",),
@@ -74,10 +76,10 @@ CORES: Final[dict[str, tuple[str, ...]]] = {
     "controller/metadata/clean.py": ("tests/controller/metadata/test_clean.py", *METADATA),
     "controller/metadata/codec.py": ("tests/controller/metadata/test_codec.py", *METADATA),
     "controller/metadata/elect.py": ("tests/controller/metadata/test_elect.py", *METADATA),
-    "controller/metadata/commands.py": ("tests/controller/metadata/test_codec.py", *METADATA),
-    "controller/metadata/fields.py": ("tests/controller/metadata/test_codec.py", *METADATA),
-    "controller/metadata/groups.py": ("tests/controller/metadata/test_machine.py", *METADATA),
-    "controller/metadata/outcomes.py": ("tests/controller/metadata/test_machine.py", *METADATA),
+    "controller/metadata/commands.py": VALUES,
+    "controller/metadata/fields.py": VALUES,
+    "controller/metadata/groups.py": VALUES,
+    "controller/metadata/outcomes.py": VALUES,
     "controller/metadata/eligible.py": ("tests/controller/metadata/test_eligible.py", *METADATA),
     "controller/metadata/identity.py": ("tests/controller/metadata/test_identity.py", *METADATA),
     "controller/metadata/imports.py": ("tests/controller/metadata/test_imports.py", *METADATA),

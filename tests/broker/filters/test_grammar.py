@@ -54,6 +54,7 @@ def nested(levels: int) -> str:
     nested, lambda levels: "NOT " * levels + "(a = 5)", lambda levels: "a > " + "-" * levels + "5",
     lambda levels: "a > " + "+" * levels + "3", lambda levels: "a = " * levels + "a",
     lambda levels: "a = 5" + " IS NULL" * levels, lambda levels: "a" + " CONTAINS 'x'" * levels,
+    lambda levels: "-(" + "a = " * (levels // 2) + "a)" + " = a" * (levels // 2),
 ])
 def test_what_nests_too_deep_is_refused_and_a_little_less_is_evaluated(make: Callable[[int], str]) -> None:
     """Whatever stands on the stack already."""
@@ -69,6 +70,13 @@ def test_what_nests_too_deep_is_refused_and_a_little_less_is_evaluated(make: Cal
         return None
 
     deep(sys.getrecursionlimit() - 650 - _frames())
+
+
+@pytest.mark.parametrize(("text", "depth"), [
+    ("TRUE", 1), ("a", 2), ("a = 5", 2), ("(a = 5)", 2), ("NOT (a = 5)", 3), ("a = -b", 3), ("-(a = 5) = 1", 4),
+    ("a = 5 AND b = 6 AND c = 7", 3), ("a > 1 IS NULL", 3)])
+def test_depth_counts_what_is_evaluated_within_each_other(text: str, depth: int) -> None:
+    assert compiled(text).depth == depth
 
 
 def _frames() -> int:

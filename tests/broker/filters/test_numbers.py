@@ -47,7 +47,7 @@ def test_numbers_with_a_point(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", " ", "abc", "inf", "nan", "infinity", "1_0", "\xa05", "0x1", "e5", ".", "1e", "５", "+ 5", "NaNf", "5fd"])
+    "", " ", "abc", "inf", "nan", "infinity", "1_0", "\xa05", "0x1", "e5", ".", "1e", "５", "+ 5", "NaNf", "5fd", "!5"])
 def test_what_is_none(text: str) -> None:
     with pytest.raises(ValueError):
         parse_double(text)

@@ -9,6 +9,7 @@ import pytest
 from broker.filters import table as module
 from broker.filters.table import ConsumerFilters, FilterKeys, Filters
 from remoting.bodies.consumers import SubscriptionData
+from remoting.daemon.keys import ConfigError, names, read
 from remoting.errors import BodyError
 
 JAVAS = (b'{"filterDataByTopic":{"T1":{"groupFilterData":{"G2":{"bloomFilterData":{"bitNum":112,"bitPos":[111,20,41]},'
@@ -75,6 +76,57 @@ def test_an_expression_that_is_none_removes_the_one_before() -> None:
     assert (text_of(made, "g", "t"), made.has("g"), len(made)) == (None, False, 0)
 
 
+@pytest.mark.parametrize("other", [
+    SubscriptionData("t", "x || y", sub_version=9), SubscriptionData("t", "", sub_version=9, expression_type="SQL92")])
+def test_what_brings_no_expression_leaves_the_one_before(other: SubscriptionData) -> None:
+    """As in Java: the group still wants the topic."""
+    made, changes = filters()
+    made.register("g", [sql("t", "a > 1", 5)])
+    made.register("g", [other])
+    assert (text_of(made, "g", "t"), len(changes)) == ("a > 1", 1)
+
+
+def test_each_change_is_told_so_that_the_file_is_written() -> None:
+    clock = Clock()
+    made, changes = filters(clock=clock)
+    for step, (version, text) in enumerate(((5, "a > 1"), (6, "a > 1"), (7, "a > 2"), (8, "a >"), (9, "a > 1")), 1):
+        made.register("g", [sql("t", text, version)])
+        assert len(changes) == step
+    made.unregister("g")
+    assert len(changes) == 6
+    made.register("g", [sql("t", "a > 1", 9)])
+    assert len(changes) == 7
+    made.register("g", [])
+    clock.ms += 86_400_000
+    made.clean()
+    assert (len(changes), len(made)) == (9, 0)
+
+
+def test_a_table_that_nobody_listens_to_registers_all_the_same() -> None:
+    made = Filters(FilterKeys(), Clock())
+    made.register("g", [sql("t", "a > 1", 5)])
+    assert text_of(made, "g", "t") == "a > 1"
+
+
+def test_a_group_costs_what_its_dearest_filter_does() -> None:
+    made, _ = filters()
+    made.register("g", [sql("t", "a > 1", 5), sql("u", "a > 1" + " " * 600, 5)])
+    assert [made.cost(group) for group in ("g", "nobody")] == [3, 0]
+
+
+@pytest.mark.parametrize(("text", "span_ms"), [
+    ("0", 0), (str((1 << 63) - 1), (1 << 63) - 1), ("-1", None), (str(1 << 63), None)])
+def test_keys_have_javas_names_and_bounds(text: str, span_ms: int | None) -> None:
+    assert read(FilterKeys, {}) == FilterKeys(
+        enable_property_filter=False, filter_support_retry=False, filter_data_clean_time_span=86_400_000)
+    assert all(field.metadata["live"] for field in names(FilterKeys).values()), "a running broker follows"
+    if span_ms is None:
+        with pytest.raises(ConfigError):
+            read(FilterKeys, {"filterDataCleanTimeSpan": text})
+    else:
+        assert read(FilterKeys, {"filterDataCleanTimeSpan": text}).filter_data_clean_time_span == span_ms
+
+
 def test_topics_that_a_group_wants_no_more_die_and_are_forgotten_after_a_day() -> None:
     clock = Clock()
     made, _ = filters(clock=clock)
@@ -103,9 +155,13 @@ def test_the_file_is_javas() -> None:
     assert found is not None and found.dead_ms == 1_700_000_099_999
 
 
-def test_an_entry_without_its_birth_is_as_old_as_can_be() -> None:
-    found = filters(ConsumerFilters.from_json(JAVAS.replace(b'"bornTime":1700000000000,', b"")))[0].get("G2", "T1")
-    assert found is not None and found.born_ms == 0
+def test_an_entry_without_its_numbers_is_as_old_as_can_be() -> None:
+    kept = json.loads(JAVAS)
+    entry = kept["filterDataByTopic"]["T1"]["groupFilterData"]["G2"]
+    for name in ("bornTime", "deadTime", "clientVersion"):
+        del entry[name]
+    found = filters(ConsumerFilters.from_json(json.dumps(kept).encode()))[0].get("G2", "T1")
+    assert found is not None and (found.born_ms, found.dead_ms, found.version) == (0, Clock.ms - 30_000, 0)
 
 
 def test_replicas_of_all_releases_ask_for_filters_by_one_code() -> None:
