@@ -63,6 +63,10 @@ def test_format_1_is_written_where_it_is_in_use(data: str, command: Command) -> 
     assert encode(command, 1).hex() == data
 
 
+def test_numbers_of_triggers_stand_in_logs() -> None:
+    assert {each.name: each.value for each in Trigger} == {"BROKER": 1, "CONTROLLER": 2, "ADMIN": 3}
+
+
 @given(ANY)
 def test_what_is_written_is_read(command: Command) -> None:
     data = encode(command, FORMAT)
@@ -111,6 +115,7 @@ def test_the_shape_must_be_exact(fields: object) -> None:
     ([1, 9], "2 items; format, kind and term come first"),
     ([1, 9, 1], "a list of 1 is due"),
     ([1, 99, 7], "there is no command of kind 99"),
+    ([1, 2, 1, "c", ["x" * 50], 1, "a"], "not a command: ['" + "x" * 38 + " where text is due"),
     ([1, 5, 1, "c", "b", None, False, ["x" * 50]], "not a command: ['" + "x" * 38 + " where the live brokers are due"),
 ])
 def test_what_is_wrong_is_told_in_short(fields: list[object], why: str) -> None:
