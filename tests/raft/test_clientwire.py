@@ -72,6 +72,37 @@ def test_a_request_comes_back_as_it_was(request: Request) -> None:
     assert decode_request(block, 20) == request
 
 
+@pytest.mark.parametrize(("block", "request_"), [
+    ("05000000000000000200000000000000 01000000e8030000 78", Request(5, Op.PROPOSE, 2, 1_000, commands=(b"x",))),
+    ("05000000000000000100000000000000 0200000000000000 020000000100000002000000 78797a",
+     Request(5, Op.PROPOSE_MANY, commands=[b"x", b"yz"])),
+    ("05000000000000000100000000000000 0300000000000000 71", Request(5, Op.QUERY, commands=(b"q",))),
+    ("05000000000000000100000000000000 0301000000000000 71", Request(5, Op.QUERY, level=Read.LEASE, commands=(b"q",))),
+    ("05000000000000000100000000000000 0302000000000000 71", Request(5, Op.QUERY, level=Read.LOG, commands=(b"q",))),
+    ("05000000000000000100000000000000 0303000000000000 71", Request(5, Op.QUERY, level=Read.UNSAFE, commands=(b"q",))),
+    ("05000000000000000100000000000000 0400000000000000", Request(5, Op.STATUS)),
+    ("05000000000000000100000000000000 0500000000000000", Request(5, Op.EXPLAIN)),
+    ("05000000000000000100000000000000 0600000000000000 626e31", Request(5, Op.TRANSFER, target="n1")),
+    ("05000000000000000100000000000000 0700000000000000 83a1626e3163613a31a0f6",
+     Request(5, Op.RECONFIGURE, plan=MembershipPlan({"n1": "a:1"}, {}))),
+    ("05000000000000000100000000000000 0800000000000000", Request(5, Op.SNAPSHOT)),
+    ("05000000000000000100000000000000 0900000000000000", Request(5, Op.ACCEPT_LOSS)),
+], ids=lambda value: value.op.name if isinstance(value, Request) else "")
+def test_bytes_of_requests_stay_as_they_are(block: str, request_: Request) -> None:
+    """Clients of earlier releases send them; never edit a line."""
+    data = bytes.fromhex(block)
+    assert encode_request(request_) == struct.pack("<I", len(data)) + data
+    assert decode_request(data, 20) == request_
+
+
+def test_bytes_of_answers_stay_as_they_are() -> None:
+    codes = ["OK", "NOT_LEADER", "REJECTED", "UNKNOWN", "FAULTED", "USAGE", "MALFORMED"]
+    for number, name in enumerate(codes):
+        data = struct.pack("<IQBBH", 13, 5, number, 0, 0) + b"\xf6"
+        assert encode_answer(Answer(5, ResultCode[name])) == data
+    assert len(ResultCode) == len(codes)
+
+
 @given(u64, values)
 def test_a_value_comes_back_as_it_was(number: int, value: object) -> None:
     (block,) = Blocks(1 << 20).feed(encode_answer(Answer(number, ResultCode.OK, value)))

@@ -63,6 +63,29 @@ def test_a_greeting_survives_in_any_pieces_and_leaves_what_follows(greeting: Gre
     assert decode_greeting(bytearray(data + rest)) == (greeting, len(data))
 
 
+@pytest.mark.parametrize(("data", "greeting"), [
+    ("a75152680101010100000000000000003000000011d3ff468b6163626e305030303030303030303030303030303030016673747269637463"
+     "613a31626e311901901903e807824080",
+     attrs.evolve(MINE, lane=Lane.BULK, expects="n1", life=7)),
+    ("a75152680102010100000000000000000e0000002374f9f28b60604000606060000000824080",
+     Hello(cluster="", node="", incarnation=b"", lane=Lane.CLIENT)),
+    ("a75152680200010100000000000000000c0000004eec86a98267636c7573746572626e6f",
+     HelloRefusal(RefusalKind.CLUSTER, "no")),
+    ("a75152680300010100000000000000000000000041aea105", Ping()),
+], ids=["node", "client", "refusal", "ping"])
+def test_bytes_of_version_1_stay_as_they_are(data: str, greeting: Greeting) -> None:
+    """Nodes and clients of earlier releases send and read them; never edit a line."""
+    assert encode_greeting(greeting).hex() == data
+    assert decode_greeting(bytes.fromhex(data)) == (greeting, len(data) // 2)
+
+
+def test_numbers_may_be_as_large_as_their_fields() -> None:
+    most = (1 << 63) - 1
+    hello = attrs.evolve(MINE, boot=(1 << 64) - 1, lease_ms=most, request_bytes_max=most, life=most)
+    found = decode_greeting(encode_greeting(hello))
+    assert found is not None and found[0] == hello
+
+
 @given(st.binary(max_size=100))
 def test_random_bytes_give_nothing_but_malformed_message(data: bytes) -> None:
     for bytes_in in (data, b"\xa7QRh" + data, sealed(1, data), sealed(2, data)):
@@ -86,9 +109,12 @@ def test_a_foreign_protocol_is_known_by_its_first_wrong_byte() -> None:
 
 
 def test_a_length_beyond_the_limit_is_refused_before_the_payload() -> None:
-    head = struct.pack("<4sBBBBQII", b"\xa7QRh", 1, 0, 1, 1, 0, GREETING_BYTES_MAX - HEADER_BYTES + 1, 0)
+    def head(size: int) -> bytes:
+        return struct.pack("<4sBBBBQII", b"\xa7QRh", 1, 0, 1, 1, 0, size - HEADER_BYTES, 0)
+
+    assert decode_greeting(head(GREETING_BYTES_MAX)) is None
     with pytest.raises(MalformedMessage, match="at most 4096"):
-        decode_greeting(head)
+        decode_greeting(head(GREETING_BYTES_MAX + 1))
 
 
 @pytest.mark.parametrize(
@@ -152,9 +178,10 @@ def test_a_refusal_cannot_begin_a_log_line_of_its_own() -> None:
     assert found is not None and found[0] == HelloRefusal(RefusalKind.CLUSTER, "no ERROR all is lost [2J")
 
 
-def test_a_long_refusal_is_cut_at_a_character() -> None:
-    found = decode_greeting(encode_greeting(HelloRefusal(RefusalKind.OTHER, "é" * 3000)))
-    assert found is not None and found[0] == HelloRefusal(RefusalKind.OTHER, "é" * 1000)
+@pytest.mark.parametrize(("character", "count"), [("é", 1000), ("x", 2000)])
+def test_a_long_refusal_is_cut_at_a_character(character: str, count: int) -> None:
+    found = decode_greeting(encode_greeting(HelloRefusal(RefusalKind.OTHER, character * 3000)))
+    assert found is not None and found[0] == HelloRefusal(RefusalKind.OTHER, character * count)
 
 
 # --- which hellos fit ----------------------------------------------------------------------------------------
@@ -177,6 +204,8 @@ def test_two_nodes_of_one_cluster_fit() -> None:
         ({"lease_ms": 300}, RefusalKind.RULES, ["'n0' has", "'n1' has", "=", "300", "400"]),
         ({"node": "n0"}, RefusalKind.IDENTITY, ["two nodes have the id 'n0'", "'a:1'", "'b:1'"]),
         ({"node": "n0", "incarnation": b"0" * 16, "boot": 1}, RefusalKind.IDENTITY, ["'n0'", "reached itself"]),
+        ({"node": "n0", "incarnation": b"0" * 16, "boot": 1, "expects": "n9"}, RefusalKind.IDENTITY,
+         ["the address of 'n9' is its own"]),
         ({"expects": "n2"}, RefusalKind.IDENTITY, ["'n1'", "looked for node 'n2'", "found node 'n0'"]),
     ],
     ids=str,
