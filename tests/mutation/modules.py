@@ -12,7 +12,7 @@ BUGS: Final = ("tests/raft/bugs/test_reads.py", "tests/raft/bugs/test_lives.py",
 RULES: Final = ("tests/raft/rules", "tests/raft/bugs/test_elections.py", "tests/raft/bugs/test_dledger_regressions.py")
 METADATA: Final = ("tests/controller/metadata",)
 VALUES: Final = tuple(f"tests/controller/metadata/test_{name}.py" for name in (
-    "codec", "machine", "elect", "identity", "snapshot"))
+    "codec", "machine", "elect", "identity", "lives", "snapshot"))
 FORGOTTEN: Final = ("tests/raft/test_forgotten.py", "tests/raft/bugs/test_standing.py",
                     "tests/raft/bugs/test_guards.py")
 STORES: Final = ("tests/raft/storage/test_recovery.py", "tests/raft/storage/test_format.py",
