@@ -135,7 +135,7 @@ def test_what_ended_before_the_memory_reaches_stays_ended() -> None:
     halves = Halves(ended_max=2)
     for number in range(5):
         halves.half(half(10 * number, number, unique=str(number)))
-        halves.decided(10 * number, COMMITTED, 1_000 + number)
+        halves.mark(number, COMMITTED, 1_000 + number)
     assert halves.ended(0) is None
     assert halves.half(half(2_000, 5, unique="0", first=0, checks=1)) is None
     assert list(halves.unmarked) == [5], "and a mark is to say so"
