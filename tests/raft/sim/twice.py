@@ -1,4 +1,5 @@
 """Plays seeds of ``raft.sim`` twice, each time in a process of its own and under another hash seed, and compares them.
+The two processes run at the same time.
 
     python -m tests.raft.sim.twice --seeds 1000
     python -m tests.raft.sim.twice --seeds 50 --profile bounce
@@ -14,6 +15,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -63,7 +66,8 @@ def main() -> int:
     began, hash_seed, lines, differ = time.monotonic(), 0, [], []
     for first in range(options.first, last, TOGETHER):
         seeds = range(first, min(first + TOGETHER, last))
-        one, two = (elsewhere(options.profile, seeds, hash_seed + each) for each in (1, 2))
+        with ThreadPoolExecutor() as both:
+            one, two = both.map(partial(elsewhere, options.profile, seeds), (hash_seed + 1, hash_seed + 2))
         hash_seed += 2
         lines += one
         differ += differing(one, two)
