@@ -6,8 +6,8 @@
 
 Each round plays the same seeds again; the events are the same, only the time differs. Time is the processor's, so what
 else runs counts only as far as it slows the core down. ``--jobs`` processes share the seeds at the same time, and their
-rates are added. ``--nodes`` and ``--operations`` take the place of what each seed draws. ``--calls`` counts the calls of
-functions instead, by module, with each module's share of the profiled time. Knows ``raft.sim.campaign``.
+rates are added. ``--nodes`` and ``--operations`` take the place of what each seed draws. ``--calls`` counts the calls
+of functions instead, by module, with each module's share of the profiled time. Knows ``raft.sim.campaign``.
 """
 
 from __future__ import annotations
