@@ -1,9 +1,14 @@
-"""The page on exploring a machine: its test finds the bug, as printed; the file repeats it; mended, all passes."""
+"""The page on exploring a machine: its test finds the bug, as printed; the file repeats it; mended, all passes.
+
+One wheel is enough for it, and no right that only root has.
+"""
 
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +19,10 @@ from harness.chaos.cli import main
 from raft.pytest_plugin import OPTIONS
 from raft.sim import explore
 from raft.sim.swarm import PROFILES
+from tests.test_packaging import built
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorial" / "explore-a-machine.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tutorial" / "explore-a-machine.md").read_text()
 FILES = re.findall(r"<!-- file: (\w+\.py) -->\n```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
@@ -60,6 +67,33 @@ def test_the_page_from_its_first_line_to_its_last(
     (command,) = re.findall(r"^chaos (sim .*)$", PAGE, re.MULTILINE)
     assert main([*command.replace("500M", "20k").replace("--jobs 2", "--jobs 1").split(), "--json"]) == 0
     assert '"verdict": "passed"' in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_one_wheel_gives_the_first_verdict_without_root(tmp_path: Path) -> None:
+    """That file and what it needs from the index: neither the checkout nor what it installed is at hand."""
+    built(ROOT / "raft", tmp_path / "wheel").close()
+    (wheel,) = (tmp_path / "wheel").iterdir()
+    installed, work = tmp_path / "installed", tmp_path / "work"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, "--target", str(installed), f"{wheel}[test]"], check=True)
+    assert [path.name.partition("-")[0] for path in installed.glob("quorate*")] == ["quorate_raft"]
+    work.mkdir()
+    for name, text in (("pytest.ini", "[pytest]\n"), *FILES):
+        (work / name).write_text(text)
+    done = subprocess.run(
+        [*without_rights(), sys.executable, "-S", "-m", "pytest", "-p", "no:cacheprovider", "test_bank.py"], cwd=work,
+        env=os.environ | {"PYTHONPATH": str(installed)}, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    for line in block("says").splitlines():
+        assert line.strip() in done.stdout
+
+
+def without_rights() -> list[str]:
+    """Words before a command that takes from it all that root may do, where the tests are run by root."""
+    if os.geteuid() or shutil.which("setpriv") is None:
+        return []
+    return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
 
 
 def test_the_test_on_the_page_has_twenty_lines_at_most() -> None:
