@@ -197,6 +197,7 @@ def finished(
 def as_json(played: Played) -> dict[str, Any]:
     """The fields of ``run.json`` for a finished run."""
     return {"faults": played.faults, "kinds": dict(played.kinds), "failovers": played.failovers,
+            "took_over": dict(played.took_over), "came_back": dict(played.came_back),
             "skipped": played.skipped, "died": played.died, "well": played.well,
             "unwell": played.unwell if not played.well else [], "took_s": round(played.seconds, 1)}
 
@@ -228,7 +229,10 @@ def _of_nodes(played: Played, *, asked: bool) -> Verdict:
     """The verdict on the target's nodes. ``asked``: whether the scenario has faults."""
     broken = [] if played.well else [Breach("well", words) for words in played.unwell]
     broken += [Breach("alive", words) for words in played.died[:SHOWN]]
-    told = {"faults": played.faults, **played.kinds, "failovers": played.failovers, "skipped": len(played.skipped)}
+    told = {"faults": played.faults, **played.kinds, "failovers": played.failovers,
+            **{f"another {role}": many for role, many in played.took_over.items()},
+            **{f"the same {role} again": many for role, many in played.came_back.items()},
+            "skipped": len(played.skipped)}
     counts = {"alive": len(played.died)} if len(played.died) > SHOWN else {}
     if broken:
         return Verdict(NODES, Valid.FALSE, "a node ended by itself, or did not come back", told, broken=broken,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from harness.torture.player import Played, Player, play_together
 from harness.torture.schedule import Schedule
 
 _FIGURES: Final = ("faults", "failovers")
+_COUNTED: Final = ("kinds", "took_over", "came_back")
 
 
 def is_one(path: Path) -> bool:
@@ -123,13 +125,14 @@ def _where(abouts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 def summed(played: Mapping[str, Played]) -> dict[str, Any]:
     """The fields of ``run.json`` for all groups together, and for each."""
-    kinds: dict[str, int] = {}
+    counted: dict[str, Counter[str]] = {name: Counter() for name in _COUNTED}
     for each in played.values():
-        for fault, count in each.kinds.items():
-            kinds[fault] = kinds.get(fault, 0) + count
+        for name, counter in counted.items():
+            counter.update(getattr(each, name))
     figures = {figure: sum(getattr(each, figure) for each in played.values()) for figure in _FIGURES}
-    assert figures["faults"] == sum(kinds.values())
-    return {**figures, "kinds": kinds, "well": all(each.well for each in played.values()),
+    assert figures["faults"] == counted["kinds"].total()
+    return {**figures, **{name: dict(counter) for name, counter in counted.items()},
+            "well": all(each.well for each in played.values()),
             "of": {name: playing.as_json(each) for name, each in played.items()}}
 
 

@@ -56,8 +56,10 @@ DISK_BYTES: Final = 1 << 30
 WATCH_S: Final = 0.1
 LAST_LINES: Final = 10
 """Lines of a node's log in a report about a node that is gone."""
-LEADING: Final = ("master", "leader", "acting")
 ACTING: Final = "acting"
+LEADING: Final = ("master", "leader", ACTING)
+CONTROLS: Final = "active"
+"""The role of the controller that leads the others, whose failovers are counted apart from those of groups."""
 AFTER_S: Final = 1.0
 """Time that clients go on when all is well again, and nobody waits for what the last fault broke: it has to work."""
 
@@ -125,8 +127,10 @@ class Played:
     faults: int = 0
     kinds: Counter[str] = attrs.field(factory=Counter)
     """Number of faults by name."""
-    failovers: int = 0
-    """Number of times that another node led, or acted, than before."""
+    took_over: Counter[str] = attrs.field(factory=Counter)
+    """Number of times that another node led, or acted, than before, by role."""
+    came_back: Counter[str] = attrs.field(factory=Counter)
+    """Number of times that nobody led, and then the same node as before, by role."""
     skipped: list[str] = attrs.field(factory=list)
     died: list[str] = attrs.field(factory=list)
     """Sentences about nodes that ended by themselves or did not come back, with the last lines of their logs."""
@@ -135,6 +139,11 @@ class Played:
     unwell: list[str] = attrs.field(factory=list)
     """Sentences about what was missing at the end, node by node, with the last lines of their logs."""
     seconds: float = 0.0
+
+    @property
+    def failovers(self) -> int:
+        """Number of times that another node led a group, or acted in it, than before."""
+        return sum(self.took_over[role] for role in LEADING)
 
 
 @attrs.define(eq=False)
@@ -336,7 +345,7 @@ class Player:
                 self._begin.set()
                 if self.bed.roles:
                     self.history.observed("roles", "", self.bed.roles)
-                    self._count_failovers()
+                    self._count_leads(self.bed.roles)
                 await self._steps()
                 await self._heal()
                 self.played.well = await self._well()
@@ -513,16 +522,19 @@ class Player:
             if not self._begin.is_set():
                 return
             self.history.observed("roles", "", self.bed.roles)
-            self._count_failovers()
+            self._count_leads(before)
             for role, names in self.bed.roles.items():
                 if set(names) - set(before.get(role, names)):
                     self.history.observed(ELECTED, None, {role: names})
 
-    def _count_failovers(self) -> None:
-        """Counts who took over: a master or leader that was not the last one, or a node that acts for it."""
-        for role in LEADING:
+    def _count_leads(self, before: Mapping[str, Sequence[str]]) -> None:
+        """Counts who took over, a leader that was not the last one or a node that acts for it, and who came back."""
+        for role in (*LEADING, CONTROLS):
             now, last = self.bed.roles.get(role, []), self._led.get(role, [])
-            self.played.failovers += bool(set(now) - set(last) and (last or role == ACTING))
+            if set(now) - set(last) and (last or role == ACTING):
+                self.played.took_over[role] += 1
+            elif now and last and not before.get(role):
+                self.played.came_back[role] += 1
             if now or role == ACTING:  # a slave may act again after its master was back
                 self._led[role] = now
 

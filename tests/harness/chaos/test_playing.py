@@ -199,7 +199,8 @@ def test_a_verdict_is_told_as_the_options_want_it(
 
 def played(**changes: object) -> Played:
     found = SimpleNamespace(**{field.name: None for field in attrs.fields(Played)})
-    for name, value in {"faults": 2, "kinds": {"kill": 2}, "failovers": 1, "skipped": [], "died": [], "well": True,
+    for name, value in {"faults": 2, "kinds": {"kill": 2}, "failovers": 1, "took_over": {"master": 1},
+                        "came_back": {"active": 2}, "skipped": [], "died": [], "well": True,
                         "unwell": [], "seconds": 1.25, **changes}.items():
         setattr(found, name, value)
     return cast(Played, found)

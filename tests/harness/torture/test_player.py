@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -72,6 +73,26 @@ async def test_a_fault_that_changes_nothing_is_none(running: bool, tmp_path: Pat
     assert (made.played.faults, made.played.kinds["kill"], len(told)) == ((1, 1, 2) if running else (0, 0, 0))
     assert made.played.skipped == ([] if running else ["0.0 s kill -9 nobody: it would change nothing"])
     assert made.bed.nodes["store-1"].running is running and not made.bed.taken and not made._held
+
+
+@pytest.mark.parametrize(("roles", "took_over", "came_back", "failovers"), [
+    ([{"master": ["a"]}, {"master": []}, {"master": ["b"]}, {"master": ["b", "c"]}], {"master": 2}, {}, 2),
+    ([{"master": ["a"]}, {"master": []}, {"master": ["a"]}, {"master": ["a"], "slave": ["b"]}], {}, {"master": 1}, 0),
+    ([{"master": ["a"], "acting": []}, {"master": [], "acting": ["b"]}, {"master": ["a"], "acting": []},
+      {"master": [], "acting": ["b"]}], {"acting": 2}, {"master": 1}, 2),
+    ([{"active": ["n1"]}, {"active": ["n2"]}, {"active": []}, {"active": ["n2"]}], {"active": 1}, {"active": 1}, 0),
+    ([{"master": []}, {"master": ["a"]}], {}, {}, 0),
+])
+def test_who_took_over_and_who_came_back_is_counted_by_role(
+    roles: list[dict[str, list[str]]], took_over: dict[str, int], came_back: dict[str, int], failovers: int,
+    tmp_path: Path,
+) -> None:
+    """A controller that leads the others is no failover of a group."""
+    made = player(tmp_path, running=True)
+    made._begin.set()
+    for each in roles:
+        made._roles(json.dumps(each).encode())
+    assert (made.played.took_over, made.played.came_back, made.played.failovers) == (took_over, came_back, failovers)
 
 
 async def test_progress_is_told(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
