@@ -36,7 +36,7 @@ def made(directory: Path, judge: Callable[[Path], Mapping[str, Any]]) -> str:
     verdict = _object(beside / "verdict.json") or judge(directory)
     told = WholeRun(
         directory.name, _object(beside / "run.json"), verdict, found.operations, found.faults, found.recoveries,
-        messages_from_json(_lines(beside / "messages.jsonl")),
+        messages_from_json(_messages(directory)),
         next(((beside / name).read_text() for name in SHRUNK if (beside / name).exists()), ""))
     return page(content(told))
 
@@ -46,6 +46,14 @@ def _seen(directory: Path, beside: Path) -> Seen:
     rows = _lines(beside / "nemesis.jsonl")
     faults = faults_from_json(rows) if rows else faults_of(events)
     return Seen(operations(events), faults, recoveries(events, faults))
+
+
+def _messages(directory: Path) -> list[dict[str, Any]]:
+    """The rows of a run's ``messages.jsonl``; of ``X.history.jsonl`` alone, those of ``X.messages.jsonl`` beside it."""
+    if directory.is_dir():
+        return _lines(directory / "messages.jsonl")
+    name = directory.name.replace("history", "messages")
+    return _lines(directory.with_name(name)) if name != directory.name else []
 
 
 def _together(directory: Path) -> WholeRun:

@@ -22,6 +22,7 @@ import attrs
 
 from raft.errors import UsageError
 from raft.invariants import InvariantViolation
+from raft.sim.arrows import Arrows
 from raft.sim.campaign import Program, Result, name_of, run
 from raft.sim.explored import DONE, Explored, Subject, name_of_predicate
 from raft.sim.failures import play_again, write_down_repeated
@@ -44,7 +45,8 @@ class Counterexample(AssertionError):
         super().__init__(text)
         self.failure, self.seed = failure, seed
         self.tape = tape
-        """The file that repeats the failure. A file beside it, ``.history.jsonl``, has the clients' operations."""
+        """The file that repeats the failure. Files beside it have the clients' operations (``.history.jsonl``) and
+        the nodes' messages (``.messages.jsonl``)."""
         self.script = script
 
 
@@ -184,16 +186,19 @@ class Exploration:
         script, subject = RunScript(), self._as_recorded(path).subject
         script.listen(tape)
         scene: Explored | None = None
+        arrows: Arrows | None = None
         error: Exception | None = None
         try:
             scene = Explored(subject, tape, str(notes.get("profile", "swarm")))
+            arrows = Arrows(scene.cluster)
             script.scene, scene.tell = scene, script.say
             scene.play(until_ns)
         except Exception as raised:  # noqa: BLE001  whatever the user's code or the checker raises is the finding
             error = raised
         lines = script.lines()
-        if scene is not None:
+        if scene is not None and arrows is not None:
             scene.history.save(path.with_suffix(".history.jsonl"))
+            arrows.save(path.with_suffix(".messages.jsonl"))
         if isinstance(error, InvariantViolation):
             failure, said, cause = error.id, [f"{error.id}: {error.message}"], None
         else:

@@ -172,6 +172,8 @@ class Network:
         self._links: dict[tuple[str, str, str], Link] = {}
         self._cut: set[tuple[str | None, str, str]] = set()
         self._narrow: Cut = False
+        self.make: Callable[..., Link] = Link
+        """Makes each link."""
         self.version = 0
         """Rises whenever a link is cut or healed."""
 
@@ -181,7 +183,7 @@ class Network:
         link = self._links.get(key)
         if link is None:
             stream = self._tape.stream(f"link/{kind}/{source}>{target}")
-            link = self._links[key] = Link(self, kind, source, target, stream, self.profile)
+            link = self._links[key] = self.make(self, kind, source, target, stream, self.profile)
             link.cut = not self.open(source, target, kind) or self._narrow
         return link
 

@@ -50,7 +50,11 @@ def test_the_page_from_its_first_line_to_its_last(
     for line in block("says").splitlines():
         assert line.strip() in said, said
     (tape,) = (tmp_path / ".explore").glob("*/*.json")
-    assert tape.with_suffix(".history.jsonl").is_file()
+    (drawn,) = re.findall(r"^chaos (report .*)$", PAGE, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    assert main(drawn.split()) == 0
+    (page,) = tape.parent.glob("*.html")
+    assert re.search(r'\["n\d","n\d",\d+,\d+,"Append, term 1"\]', page.read_text()) is not None
     status, said = pytest_in(tmp_path, "test_bank.py::test_bank", "--explore-replay", str(tape))
     assert status == 1
     assert "the failure is still there" in said
@@ -62,7 +66,6 @@ def test_the_page_from_its_first_line_to_its_last(
     status, said = pytest_in(tmp_path, "test_bank.py", "--explore-seeds", "3")
     assert status == 0, said
     assert "explore: seeds=3" in said
-    monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     (command,) = re.findall(r"^chaos (sim .*)$", PAGE, re.MULTILINE)
     assert main([*command.replace("500M", "20k").replace("--jobs 2", "--jobs 1").split(), "--json"]) == 0

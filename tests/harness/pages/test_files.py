@@ -75,6 +75,15 @@ def test_a_history_alone_has_a_page(tmp_path: Path) -> None:
     assert '"promises":[]' in made(tmp_path / "h.edn", of_history), "and shown where nothing can judge it"
 
 
+def test_messages_beside_a_history_are_drawn(tmp_path: Path) -> None:
+    """As ``explore`` leaves them: beside a file of that name alone."""
+    for name in ("seed-1.history.jsonl", "other.jsonl"):
+        (tmp_path / name).write_text('{"type": "invoke", "process": 0, "f": "read", "value": null}\n')
+    (tmp_path / "seed-1.messages.jsonl").write_text('{"from": "a", "to": "b", "sent_ns": 3000, "what": "Vote"}\n')
+    assert '"messages":[["a","b",3,null,"Vote"]]' in made(tmp_path / "seed-1.history.jsonl", of_history)
+    assert '"messages":[]' in made(tmp_path / "other.jsonl", of_history)
+
+
 def test_a_hundred_thousand_events_are_below_five_megabytes() -> None:
     events = [Event(2 * number + side, (INVOKE, OK)[side], number % 20, "write", f"k{number % 9}", number,
                     number * 1_000_000 + side * 400_000) for number in range(50_000) for side in (0, 1)]

@@ -49,6 +49,7 @@ def test_a_broken_invariant_is_cut_down_told_kept_and_played_first(run: Callable
     assert " leads, term " in said
     assert f'explore(..., replay="{found.tape}")' in said
     assert found.tape.with_suffix(".history.jsonl").read_text().count('"invoke"') == 6
+    assert '"what": "Append, term 1"' in found.tape.with_suffix(".messages.jsonl").read_text()
     with pytest.raises(Counterexample, match="the failure is still there"):
         run(Register, reads_and_writes, invariant=no_seventh, replay=found.tape)
     with pytest.raises(Counterexample, match="an earlier failure is back"):
