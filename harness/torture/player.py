@@ -130,7 +130,8 @@ class Played:
     took_over: Counter[str] = attrs.field(factory=Counter)
     """Number of times that another node led, or acted, than before, by role."""
     came_back: Counter[str] = attrs.field(factory=Counter)
-    """Number of times that nobody led, and then the same node as before, by role."""
+    """Number of times that nobody led, and then the same node as before, by role, where there are no controllers: of
+    theirs nobody can say whether none led, or none told."""
     skipped: list[str] = attrs.field(factory=list)
     died: list[str] = attrs.field(factory=list)
     """Sentences about nodes that ended by themselves or did not come back, with the last lines of their logs."""
@@ -533,7 +534,7 @@ class Player:
             now, last = self.bed.roles.get(role, []), self._led.get(role, [])
             if set(now) - set(last) and (last or role == ACTING):
                 self.played.took_over[role] += 1
-            elif now and last and not before.get(role):
+            elif now and last and not before.get(role) and CONTROLS not in self.bed.roles:
                 self.played.came_back[role] += 1
             if now or role == ACTING:  # a slave may act again after its master was back
                 self._led[role] = now

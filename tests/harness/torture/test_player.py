@@ -80,8 +80,10 @@ async def test_a_fault_that_changes_nothing_is_none(running: bool, tmp_path: Pat
     ([{"master": ["a"]}, {"master": []}, {"master": ["a"]}, {"master": ["a"], "slave": ["b"]}], {}, {"master": 1}, 0),
     ([{"master": ["a"], "acting": []}, {"master": [], "acting": ["b"]}, {"master": ["a"], "acting": []},
       {"master": [], "acting": ["b"]}], {"acting": 2}, {"master": 1}, 2),
-    ([{"active": ["n1"]}, {"active": ["n2"]}, {"active": []}, {"active": ["n2"]}], {"active": 1}, {"active": 1}, 0),
+    ([{"active": ["n1"]}, {"active": ["n2"]}, {"active": []}, {"active": ["n2"]}], {"active": 1}, {}, 0),
     ([{"master": []}, {"master": ["a"]}], {}, {}, 0),
+    ([{"master": ["a"], "active": ["n1"]}, {"master": [], "active": []}, {"master": ["a"], "active": ["n2"]}],
+     {"active": 1}, {}, 0),
 ])
 def test_who_took_over_and_who_came_back_is_counted_by_role(
     roles: list[dict[str, list[str]]], took_over: dict[str, int], came_back: dict[str, int], failovers: int,
