@@ -113,7 +113,13 @@ def read(verdict: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]
         "well": about["well"], "acknowledged": queue.get("asked", {}).get("acknowledged", 0),
         "lost": {each: broken[each] for each in LOSSES if each in broken},
         "broken": [*_broken(checkers)], "judged": queue.get("valid", "unknown") != "unknown",
-        "p50_ms": recovery.get("accepted p50_ms"), "most_ms": recovery.get("accepted most_ms")}
+        "p50_ms": _outage(recovery, "p50_ms"), "most_ms": _outage(recovery, "most_ms")}
+
+
+def _outage(figures: Mapping[str, int], which: str) -> int | None:
+    """How long a queue accepted nothing after a fault: what was sent before the fault took hold may be accepted at
+    once, so a longer time from the first send that failed counts instead."""
+    return max((figures[name] for name in (f"accepted {which}", f"refused {which}") if name in figures), default=None)
 
 
 def _broken(checkers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:

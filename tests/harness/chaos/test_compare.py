@@ -39,6 +39,20 @@ def test_a_row_says_what_was_lost_and_how_long_it_took() -> None:
         "| `pause` | nobody can tell of 0; –; not well again | not run: no Java |"]
 
 
+@pytest.mark.parametrize(("figures", "longer"), [
+    ({"accepted p50_ms": 30, "accepted most_ms": 156, "refused p50_ms": 41_771, "refused most_ms": 41_970},
+     "41.8, 42.0 s"),
+    ({"accepted p50_ms": 33_801, "accepted most_ms": 33_821, "refused p50_ms": 30_925, "refused most_ms": 30_948},
+     "33.8, 33.8 s"),
+    ({"accepted p50_ms": 76, "accepted most_ms": 97}, "0.1, 0.1 s"),
+])
+def test_an_outage_that_begins_behind_a_fault_is_no_short_one(figures: dict[str, int], longer: str) -> None:
+    """What was sent before the fault took hold was accepted, and 42 s without an answer were told as 0.2 s."""
+    found = {"valid": True, "checkers": {"queue": {"valid": True, "asked": {"acknowledged": 7}},
+                                         "recovery": {"valid": True, "figures": figures}}}
+    assert [*table([{"scenario": "s", "side": "a"} | read(found, ABOUT)])][-1] == f"| `s` | 0 of 7; {longer} |"
+
+
 def test_what_is_broken_without_a_loss_is_told() -> None:
     """Values out of order, and of nobody, were a clean row."""
     ways = {
