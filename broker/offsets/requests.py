@@ -127,7 +127,7 @@ class OffsetRequests:
         """Code 43: the offsets of all groups. A master that comes back takes what was said to its acting slave."""
         table = attrs.evolve(self._offsets.snapshot(), reset_table=None)
         if self._offsets.knows_more and not self._standing.role.takes_puts:
-            table = attrs.evolve(table, data_version=self._offsets.version_ahead, quorate=table.data_version)
+            table = attrs.evolve(table, data_version=self._offsets.version_ahead, true_version=table.data_version)
         return response(request, body=table.to_json())
 
     # --- administrators --------------------------------------------------------------------------------------

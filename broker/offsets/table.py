@@ -246,7 +246,7 @@ class OffsetTable:
         self._gone = {name: left - 1 for name, left in self._gone.items() if left > 1}
         self._offsets |= {key: dict(queues) for key, queues in table.offset_table.items()}
         self._keep_resets()
-        self._version = table.quorate or table.data_version
+        self._version = table.true_version or table.data_version
         self.on_change()
 
     def _keep_resets(self) -> None:
@@ -266,7 +266,7 @@ class OffsetTable:
 
         ``end_of`` returns where a queue of a topic ends: no group has read beyond that. Raises ``BodyError``."""
         told = ConsumerOffsets.from_json(answer)
-        version = told.quorate or told.data_version
+        version = told.true_version or told.data_version
         newer = self._version.precedes(version)
         for key, queues in told.offset_table.items():
             topic, kept = key.partition("@")[0], self._offsets.get(key, _NONE)

@@ -35,7 +35,7 @@ from broker.topics.part import TopicsPart
 from broker.topics.table import TopicTable
 from remoting.body import Body, body
 from remoting.errors import BodyError, DamagedRecord
-from remoting.fields import Int32, Int64
+from remoting.fields import Int32, Int64, wire_name
 from remoting.record import Message
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class ConsumerOrderInfos(Body):
     table: dict[str, dict[Int32, OrderInfo]] = attrs.field(factory=dict)
     order_info_count: Int64 = 0
     ordered_consumption_level: str = "QUEUE"
-    quorate: OrdersRead | None = None
+    read: OrdersRead | None = wire_name("__QUORATE_ORDERS", default=None)
 
 
 class OrderLog:
@@ -131,7 +131,7 @@ class OrderLog:
     # --- its file --------------------------------------------------------------------------------------------
 
     def _load(self, kept: ConsumerOrderInfos | None) -> None:
-        read = None if kept is None else kept.quorate
+        read = None if kept is None else kept.read
         end = self._messages.max_offset(TOPIC, QUEUE)
         if kept is not None and read is not None and read.at <= end:
             self._at = read.at
@@ -161,7 +161,7 @@ class OrderLog:
             name = f"{key.topic}@{key.group}"
             table.setdefault(name, {})[key.queue_id] = kept.state
             places.setdefault(name, {})[key.queue_id] = [kept.place, kept.epoch]
-        return ConsumerOrderInfos(table, len(self.orders.kept), quorate=OrdersRead(
+        return ConsumerOrderInfos(table, len(self.orders.kept), read=OrdersRead(
             self._at, list(self._known), places))
 
     # --- reading ---------------------------------------------------------------------------------------------
@@ -511,4 +511,4 @@ def _kept(files: Files) -> ConsumerOrderInfos | None:
     except WrongStore as error:
         logger.warning("the states of POP in order are read from the log: %s", error)
         return None
-    return found if found.table or found.quorate is not None or (read_whole(files, PATH) or b"").strip() else None
+    return found if found.table or found.read is not None or (read_whole(files, PATH) or b"").strip() else None

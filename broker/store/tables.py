@@ -17,7 +17,7 @@ from remoting.bodies.consumers import MessageRequestModes
 from remoting.bodies.namesrv import DataVersion, TopicConfig
 from remoting.body import Body, body
 from remoting.errors import BodyError
-from remoting.fields import Int32, Int64
+from remoting.fields import Int32, Int64, wire_name
 
 
 @body
@@ -66,9 +66,9 @@ class ConsumerOffsets(Body):
     pull_offset_table: dict[str, dict[Int32, Int64]] = attrs.field(factory=dict)
     group_topic_map: dict[str, list[str]] = attrs.field(factory=dict)
     data_version: DataVersion = DataVersion()
-    reset_table: dict[str, dict[Int32, Int64]] | None = None
+    reset_table: dict[str, dict[Int32, Int64]] | None = wire_name("__QUORATE_RESETS", default=None)
     """Ours: resets that perhaps no pull has seen; None: there is none. Java passes over it."""
-    quorate: DataVersion | None = None
+    true_version: DataVersion | None = wire_name("__QUORATE_VERSION", default=None)
     """Ours, in an acting slave's answer to 43: the table's version, where ``data_version`` is ahead of it."""
 
 
