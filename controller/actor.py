@@ -16,7 +16,7 @@ import trio
 
 from controller import answers
 from controller.active import ActiveController
-from controller.handlers import READS_FORMAT, Controller
+from controller.handlers import Controller
 from controller.membership import changed_members
 from controller.metadata.codec import encode
 from controller.metadata.commands import AnyCommand, RaiseFormat
@@ -34,7 +34,7 @@ from remoting.codes import RequestCode
 from remoting.command import Command, request
 from remoting.connection import Connection
 from remoting.errors import RemotingError
-from remoting.fields import decimal
+from remoting.headers.controller import GetMetadataResponse
 from remoting.wakeup import Bell
 
 logger = logging.getLogger("controller")
@@ -258,7 +258,7 @@ class Actor:
             with suppress(RemotingError):
                 answer = await self._peers.call(
                     address, request(RequestCode.CONTROLLER_GET_METADATA_INFO), timeout_ms=PROBE_TIMEOUT_MS)
-                read[name] = decimal(answer.ext.get(READS_FORMAT, "")) or 0
+                read[name] = GetMetadataResponse.from_ext(answer.ext).reads_format or 0
 
         async with trio.open_nursery() as nursery:
             for name, address in members.items():

@@ -47,18 +47,11 @@ from remoting.headers.controller import (
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
     GetSyncStateDataRequest,
+    NotLeaderResponse,
 )
 
 logger = logging.getLogger("controller")
 
-LEADER_ADDRESS = "controllerLeaderAddress"
-"""Ext field of a NOT_LEADER, ours: whom to ask instead."""
-COMMITTED = "committedIndex"
-"""Ext field of 1005, ours: above 0 this group has begun."""
-READS_FORMAT = "readsFormat"
-"""Ext field of 1005, ours: the newest format of commands and snapshots that this controller reads."""
-FORMAT_IN_USE = "formatInUse"
-"""Ext field of 1005, ours: the format that commands and snapshots of this group are written in, as far as it knows."""
 CONFIG_BYTES_MAX = 1 << 16
 """Largest body of a 1009."""
 ASKED_NAMES_MAX = 10_000
@@ -134,12 +127,8 @@ class Controller:
         node = self.node
         header = GetMetadataResponse(
             node.name, node.leader, self.leader_for(connection), self.active.active and node.is_leader,
-            peers_text(node.membership), node.node_id)
-        answer = response(request, ResponseCode.SUCCESS, header)
-        answer.ext[COMMITTED] = str(node.commit_index)
-        answer.ext[READS_FORMAT] = str(self.machine.reads)
-        answer.ext[FORMAT_IN_USE] = str(self.machine.format)
-        return answer
+            peers_text(node.membership), node.node_id, node.commit_index, self.machine.reads, self.machine.format)
+        return response(request, ResponseCode.SUCCESS, header)
 
     def get_config(self, _: Connection, request: Command) -> Command:
         """Answers 1010 with all settings as properties."""
@@ -350,11 +339,8 @@ class Controller:
         """Answers 2007, which names the active controller where it is known."""
         address = self.leader_for(connection)
         known = f"ask {self.node.leader} at {address}" if address else "none is known at the moment"
-        answer = response(request, ResponseCode.CONTROLLER_NOT_LEADER,
-                          remark=f"The controller is not in leader state: {known}")
-        if address:
-            answer.ext[LEADER_ADDRESS] = address
-        return answer
+        return response(request, ResponseCode.CONTROLLER_NOT_LEADER, NotLeaderResponse(address or None),
+                        remark=f"The controller is not in leader state: {known}")
 
     def failed(self, connection: Connection, request: Command, error: RaftError) -> Command:
         """A write or read that raft did not carry through. The broker asks again; every command bears that."""

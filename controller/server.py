@@ -20,7 +20,7 @@ from trio.abc import Listener, Stream
 from controller.active import ActiveController
 from controller.actor import PROBE_TIMEOUT_MS, Actor, Clock
 from controller.config import ControllerConfig, check
-from controller.handlers import COMMITTED, Controller, election_settings
+from controller.handlers import Controller, election_settings
 from controller.liveness import Liveness
 from controller.metadata.codec import FORMAT
 from controller.metadata.events import Applied
@@ -38,7 +38,8 @@ from remoting.daemon.exporter import Way
 from remoting.daemon.exports import start_exports
 from remoting.daemon.files import Files
 from remoting.daemon.keys import ConfigError
-from remoting.errors import RemotingError
+from remoting.errors import HeaderError, RemotingError
+from remoting.headers.controller import GetMetadataResponse
 from remoting.server import Server
 from remoting.streams import Connector, TLSContext, connect_tcp
 from remoting.tls import client_context
@@ -189,7 +190,7 @@ async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) 
         wrong = disagreement(config, node, answer)
         if wrong:
             raise ConfigError(config.peers_key, f"{node}-{address}", wrong)
-        if answer.ext.get(COMMITTED, "0") != "0":
+        if _told(answer).committed_index:
             begun = True
             scope.cancel()
 
@@ -200,16 +201,24 @@ async def _begun_elsewhere(config: ControllerConfig, clients: Sequence[Client]) 
     return begun
 
 
+def _told(answer: Command) -> GetMetadataResponse:
+    """What an answer to 1005 tells: nothing, if no controller of ours would write it."""
+    try:
+        return GetMetadataResponse.from_ext(answer.ext)
+    except HeaderError:
+        return GetMetadataResponse()
+
+
 def disagreement(config: ControllerConfig, node: str, answer: Command) -> str | None:
     """Return why the sender of this answer to 1005 cannot be the peer ``node`` of a new controller; None if it can."""
     if answer.code not in (ResponseCode.SUCCESS, ResponseCode.REQUEST_CODE_NOT_SUPPORTED):
         return None  # an error of the peer is no disagreement
-    if COMMITTED not in answer.ext:
+    told = _told(answer)
+    if told.committed_index is None:
         return "is no controller of this kind, such as each of the group must be"
-    group = answer.ext.get("group")
-    if group != config.group:
-        return f"is a controller of group {group}; this one is of group {config.group}"
-    there = dict(item.split(":", 1) for item in answer.ext.get("peers", "").split(";") if ":" in item)
+    if told.group != config.group:
+        return f"is a controller of group {told.group}; this one is of group {config.group}"
+    there = dict(item.split(":", 1) for item in (told.peers or "").split(";") if ":" in item)
     for name, address in ((config.self_id, config.address), (node, config.peers[node])):
         if there.get(name, address) != address:
             return f"has {name} at {there[name]}, not at {address}: write it as the others do"

@@ -198,6 +198,20 @@ class GetMetadataResponse(Header):
     peers: str | None = None
     controller_id: str | None = None
     """Ours: which of the peers answers."""
+    committed_index: Int64 | None = None
+    """Ours: above 0 this group has begun."""
+    reads_format: Int32 | None = None
+    """Ours: the newest format of commands and snapshots that this controller reads."""
+    format_in_use: Int32 | None = None
+    """Ours: the format that commands and snapshots of this group are written in, as far as it knows."""
+
+
+@header
+class NotLeaderResponse(Header):
+    """2007, to all that the active controller alone answers; Java's has no header."""
+
+    controller_leader_address: str | None = None
+    """Ours: whom to ask instead."""
 
 
 @header

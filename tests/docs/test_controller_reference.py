@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from controller.admin import cli as admin
-from controller.handlers import FORMAT_IN_USE, LEADER_ADDRESS, READS_FORMAT, Controller
+from controller.handlers import Controller
 from controller.metadata.machine import MetadataMachine
 from remoting.daemon import process
 from remoting.headers.controller import (
@@ -21,6 +21,7 @@ from remoting.headers.controller import (
     ElectMasterResponse,
     GetMetadataResponse,
     GetReplicaInfoResponse,
+    NotLeaderResponse,
     RegisterBrokerToControllerRequest,
     RegisterBrokerToControllerResponse,
 )
@@ -81,8 +82,7 @@ def test_every_optional_field_is_one() -> None:
         *ElectMasterRequest(lost_epoch=1, yield_epoch=1, yield_reason="disk", holders="2").to_ext(),
         *ElectMasterResponse(yield_wait=True).to_ext(),
         *GetReplicaInfoResponse(master_life=1).to_ext(),
-        *GetMetadataResponse(controller_id="n0").to_ext(),
-        *ApplyBrokerIdResponse("c", "b", 1).to_ext(), LEADER_ADDRESS, "committedIndex", READS_FORMAT,
-        FORMAT_IN_USE}
+        *GetMetadataResponse(controller_id="n0", committed_index=1, reads_format=1, format_in_use=1).to_ext(),
+        *ApplyBrokerIdResponse("c", "b", 1).to_ext(), *NotLeaderResponse("a").to_ext()}
     for _, field, _ in section("Optional header fields"):
         assert field.strip("`") in known, field

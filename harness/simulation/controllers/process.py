@@ -33,6 +33,7 @@ from remoting.headers.controller import (
     GetMetadataResponse,
     GetNextBrokerIdRequest,
     GetReplicaInfoRequest,
+    NotLeaderResponse,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 LOST = "lostEpoch"
 """Ext field of a master that lost writes and asks for a successor."""
-LEADER_ADDRESS = "controllerLeaderAddress"
 LOOK_NS = 300_000
 NOTIFY_TIMEOUT_NS = 1_000 * MS
 PATIENCE_NS = 800 * MS
@@ -245,10 +245,7 @@ class ControllerProcess:
         return Seen(self.now, self.machine, active, channel.names)
 
     def _not_leader(self, command: Command) -> Command:
-        answer = response(command, ResponseCode.CONTROLLER_NOT_LEADER)
-        if self.life.replica.leader is not None:
-            answer.ext[LEADER_ADDRESS] = self.life.replica.leader
-        return answer
+        return response(command, ResponseCode.CONTROLLER_NOT_LEADER, NotLeaderResponse(self.life.replica.leader))
 
     def _failed(self, ask: Ask) -> None:
         command = ask.command
