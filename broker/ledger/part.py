@@ -579,7 +579,8 @@ class LedgerPart(Part):
             logger.warning("the slaves' ledgers are read again: it took so long that slaves take entries since")
             began_ns = self._now_ns()
             await self._take_over(addresses, found)
-        for address in addresses if found.end > FIRST else ():
+        told = [address for address in addresses if found.end > FIRST and address in self._heard]
+        for address in told:  # others have no ledger
             answer = await self._client.call(
                 address, request(LEDGER_IS_KEPT, LedgerIsKeptRequest(*found.end)), TIMEOUT_MS)
             if answer.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:

@@ -22,7 +22,7 @@ from broker.transactions.part import TransactionsPart
 from harness.simulation.worlds.brokers import Cluster, Node, cluster, until
 from remoting.client import Client
 from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from remoting.command import Command, response
 from remoting.daemon.files import MemoryFiles
 from remoting.errors import ConnectionClosed
 from remoting.headers.pulling import UpdateConsumerOffsetRequest
@@ -202,6 +202,28 @@ async def test_what_one_slave_forgot_counts_where_another_one_has_something_olde
         assert told == [first.address, second.address] * 2
         assert master.offsets.query("G", "T", 0) == 4, "8 would pass over what the group wants again"
         assert all(ledger(node).ledger.get(OFFSET) is None for node in (master, first, second))
+
+
+async def test_a_member_without_a_ledger_is_not_told_what_is_kept(
+        autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with cluster() as made:
+        master, first, second = await three(made)
+        await master.kill()
+        await commit(made, second, 8)
+        call, told = Client.call, list[tuple[str, int]]()
+
+        async def calls(client: Client, address: str, command: Command, timeout_ms: float | None = None) -> Command:
+            told.append((address, command.code))
+            if address == first.address and command.code in (READ_LEDGER, LEDGER_IS_KEPT):
+                return response(command, ResponseCode.REQUEST_CODE_NOT_SUPPORTED)
+            return await call(client, address, command, timeout_ms)
+
+        monkeypatch.setattr(Client, "call", calls)
+        await master.start()
+        await until(lambda: master.serves)
+        assert (first.address, READ_LEDGER) in told and (second.address, LEDGER_IS_KEPT) in told
+        assert (first.address, LEDGER_IS_KEPT) not in told
+        assert master.offsets.query("G", "T", 0) == 8
 
 
 async def test_what_was_noted_before_a_master_led_does_not_come_back_with_a_slave(
