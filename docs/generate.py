@@ -9,13 +9,11 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; what is
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Final, cast
@@ -50,6 +48,7 @@ from controller.config import WITHOUT_MEANING, ControllerConfig  # noqa: E402
 from harness.chaos import compare  # noqa: E402
 from harness.nemesis.faults import FAULTS  # noqa: E402
 from harness.scenarios.interop import __main__ as _registers  # noqa: E402, F401  the scenarios
+from harness.scenarios.interop import ownnames  # noqa: E402
 from harness.scenarios.interop.report import read as read_results  # noqa: E402
 from harness.scenarios.interop.scenario import SCENARIOS  # noqa: E402
 from remoting.daemon.keys import names, written  # noqa: E402
@@ -219,30 +218,26 @@ def failovers(recorded: Path) -> Iterator[str]:
     yield from failover_timeline.page(json.loads(recorded.read_text()))
 
 
-_OWN_NAME: Final = re.compile(r'"(__QUORATE_[A-Z_]*[A-Z])"')
-
-
 def own_properties() -> Iterator[str]:
-    """Of messages and answers: each name with our prefix, and the module that defines it."""
-    yield from ("| name | defined in |", "|---|---|")
-    found = {name: path.relative_to(SOURCES) for path in sorted((SOURCES / "broker").rglob("*.py"))
-             for name in _OWN_NAME.findall(path.read_text())}
-    for name, path in sorted(found.items()):
-        yield f"| `{name}` | [`{path}`](../../{path}) |"
+    """Of messages, answers and JSON: each name with our prefix, the module that defines it, and who gets it."""
+    yield from ("| name | defined in | `java_passes_over_names_of_ours` sends it to |", "|---|---|---|")
+    for name, path in sorted(ownnames.prefixed().items()):
+        yield f"| `{name}` | [`{path}`](../../{path}) | {', '.join(ownnames.seats(name))} |"
 
 
 def own_fields() -> Iterator[str]:
-    """Of headers: each field whose docstring says that it is ours, or that of its class that all of its fields are."""
-    yield from ("| header | field |", "|---|---|")
-    for path in sorted((SOURCES / "remoting/headers").glob("*.py")):
-        for kind in (node for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)):
-            ours = [field.target.id for field, said in pairwise([*kind.body, kind])
-                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and (
-                        "of ours" in (ast.get_docstring(kind) or "") or (isinstance(said, ast.Expr)
-                        and isinstance(said.value, ast.Constant) and str(said.value.value).startswith("Ours")))]
-            for name in ours:
-                first, *others = name.split("_")
-                yield f"| `{kind.name}` | `{first}{''.join(map(str.capitalize, others))}` |"
+    """Of headers: each field of ours, and who gets it."""
+    yield from ("| header | field | `java_passes_over_names_of_ours` sends it to |", "|---|---|---|")
+    for header, attribute in ownnames.fields():
+        name = header.__name__
+        yield f"| `{name}` | `{ownnames.wire(header, attribute)}` | {', '.join(ownnames.seats(name))} |"
+
+
+def own_codes() -> Iterator[str]:
+    """Requests of ours: of whom they are asked, and what becomes of RocketMQ's answer."""
+    yield from ("| code | asked of | where it answers 3 |", "|---|---|---|")
+    for code, (asked, becomes) in sorted(ownnames.CODES.items()):
+        yield f"| {int(code)} | {asked} | {becomes} |"
 
 
 def _option(action: argparse.Action) -> str:
@@ -347,7 +342,7 @@ PARTS: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "compared": compared, "compared-summary": compared,
     "broker-benchmarks": broker_benchmarks, "failover-timeline": partial(failovers, FAILOVERS),
     "failover-timeline-together": partial(failovers, FAILOVERS_TOGETHER),
-    "own-properties": own_properties, "own-fields": own_fields, "questions": questions,
+    "own-properties": own_properties, "own-fields": own_fields, "own-codes": own_codes, "questions": questions,
     "audit-findings": audit_findings, "report-bounds": report_bounds, "faults": faults,
     "rediscovered": rediscovered, "rediscovered-scripts": rediscovered_scripts,
     "coverage": coverage.by_package, "asked": coverage.asked,

@@ -31,6 +31,7 @@ from harness.processes.java.jars import (
 from harness.processes.java.jvm import JVM
 from harness.processes.java.programs import (
     asker,
+    decoder,
     exercise,
     filtering,
     later,
@@ -46,7 +47,7 @@ from harness.processes.java.servers import broker, controller, controllers, name
 
 __all__ = [
     "CURRENT", "JVM", "OLDER", "AdminRun", "FetchFailed", "JavaMissing", "JavaPeerError", "Release", "Tools", "asker",
-    "broker", "cache_folder", "cached", "controller", "controllers", "exercise", "fetch", "fetch_client",
+    "broker", "cache_folder", "cached", "controller", "controllers", "decoder", "exercise", "fetch", "fetch_client",
     "fetch_namesrv", "filtering", "find_tools", "later", "mqadmin", "namesrv", "operate", "poller", "popper",
     "receiver", "router", "sender", "transactor",
 ]

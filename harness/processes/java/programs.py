@@ -135,6 +135,16 @@ async def later(
 
 
 @asynccontextmanager
+async def decoder(release: Release, directory: Path, *, jvm: JVM = CLIENT) -> AsyncIterator[Program]:
+    """It reads bytes as RocketMQ's classes do. It takes lines, as the head of ``Decode.java`` says; events ``read``."""
+    directory = directory.absolute()
+    line = [release.java, *jvm.options(directory), "-cp", release.classpath, "Decode"]
+    process = Program("decoder", directory, line, "", '"started"')  # it ends when its input closes
+    async with running(process):
+        yield process
+
+
+@asynccontextmanager
 async def transactor(
     release: Release, directory: Path, *, namesrv: Sequence[str], topic: str, plans: Sequence[str], count: int,
     group: str = "transactor", interval_ms: int = 20, local_ms: int = 0, immunity_s: int = 0, jvm: JVM = CLIENT,

@@ -39,6 +39,7 @@ from harness.scenarios.interop import (  # noqa: F401  they register their scena
     metrics,
     mixed,
     operators,
+    ownnames,
     popped,
     popping,
     proxied,
