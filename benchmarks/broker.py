@@ -473,6 +473,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--catch-up-rounds", type=int, default=3)
     made.add_argument("--waiting-rounds", type=int, default=3, help="of what waits")
     made.add_argument("--burst", type=int, default=100_000, help="timers due in one second")
+    made.add_argument("--stored-per-second", type=int, default=1_500, help="timers that surely are, before any is due")
     made.add_argument("--pending", type=int, default=100_000, help="timers that wait while nothing is due")
     made.add_argument("--popping-rounds", type=int, default=3, help="of POP, filters and requests")
     made.add_argument("--popped", type=int, default=100_000, help="messages of a round of these")

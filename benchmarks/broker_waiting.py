@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 RATES: Final = (1_000, 10_000)
 """Timers due in a second."""
-STORED_PER_SECOND: Final = 1_500
-"""So many are surely stored in a second before they are due."""
+DELIVERED_PER_SECOND: Final = 2_000
+"""So many of a burst surely come in a second."""
 MARGIN_S: Final = 5.0
 THREADS: Final = 32
 BODY_BYTES: Final = 128
@@ -86,7 +86,7 @@ async def due(run: Run, systems: Sequence[System]) -> None:
             for system in systems:
                 topic = await new_topic(system, "due")
                 count = int(rate * run.options.seconds)
-                first_ms = now_ms() + int((MARGIN_S + count / STORED_PER_SECOND) * 1e3)
+                first_ms = now_ms() + int((MARGIN_S + count / run.options.stored_per_second) * 1e3)
                 stored = await store(run, system, topic, count, first_ms, rate)
                 in_time = now_ms() < first_ms
                 await until_ms(first_ms + int(run.options.seconds * 1e3))
@@ -103,13 +103,13 @@ async def burst(run: Run, systems: Sequence[System]) -> None:
     for _ in range(run.options.waiting_rounds):
         for system in systems:
             topic, count = await new_topic(system, "burst"), run.options.burst
-            first_ms = now_ms() + int((MARGIN_S + run.options.seconds + count / STORED_PER_SECOND) * 1e3)
+            first_ms = now_ms() + int((MARGIN_S + run.options.seconds + count / run.options.stored_per_second) * 1e3)
             stored = await store(run, system, topic, count, first_ms, count)
             line = f"send {system.namesrv.address} load 8 1 {BODY_BYTES}"
             before = await run.load.ask(f"{line} {run.options.seconds} 0")
             await until_ms(first_ms)
             during = await run.load.ask(f"{line} {run.options.seconds} 0")
-            late = late_ms(await delivered(system, topic, stored, 120))
+            late = late_ms(await delivered(system, topic, stored, 120 + count / DELIVERED_PER_SECOND))
             run.note("burst", system.name, {
                 "p99_us_before": before["p99_us"], "p99_us": during["p99_us"],
                 "times": round(during["p99_us"] / max(1, before["p99_us"]), 2), "last_ms": late[-1],
