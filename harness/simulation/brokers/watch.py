@@ -478,7 +478,7 @@ class BrokerWatch:
         self._remember(process, epoch, end)
 
     def _some_unsafe(self) -> bool:
-        return any(host.unsafe or host.older or host.life > 1 for host in self.scene.hosts)
+        return any(host.unsafe or host.older for host in self.scene.hosts)
 
     def _remember(self, process: BrokerProcess, epoch: int, end: int) -> None:
         """Note the acknowledged bytes that later masters must hold, for INV_B1."""
