@@ -242,7 +242,7 @@ PLANTED = [
     Planted("raft.storage.model", "if f.first < write.truncate_from", "if f.first <= write.truncate_from",
             a_cut_and_another_end),
     Planted("raft.storage.recovery", "recovery.catalog.begin(segment)", "pass", a_directory_opened_again),
-    Planted("raft.storage.smallfile", "crc32c(body)) + body]", "crc32c(body))]", a_small_file),
+    Planted("raft.storage.smallfile", "_head(magic, body) + body]", "_head(magic, body)]", a_small_file),
     Planted("raft.tracker", "for peer in core.membership.everyone if peer != core.node_id}",
             "for peer in core.membership.everyone}"),
     Planted("raft.transfer", "if core.now >= self.deadline:", "if core.now > 0:"),
