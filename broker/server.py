@@ -244,10 +244,7 @@ class Broker:
             grouped=lambda members: self.roles.members_changed(Members(members)), now_ns=world.now_ns)
         self.topics.table.on_change.join("name servers", self.registration.changed)
         self.queue_ends = queue_ends = QueueEndsPart(client, journal)
-        self.copies = TableCopies(client, {table.code: table.copy for table in made.tables()}, made.copies(),
-                                  offers=made.offered, bound=made.tells_progress(),
-                                  held=lambda: journal.confirm_offset)
-        journal.was_cut.join("parts", self.copies.cut)
+        self.copies = TableCopies.of(made, journal, client)
         journal.on_new_queue.call = self._new_queue
         journal.needed.begin, journal.needed.make_way = made.keeps_from, made.make_way
         self.ha_addresses = HaAddresses(client, self._itself, self._told)

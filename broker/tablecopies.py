@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Self
 
 import trio
 
-from broker.part import OWN_CODES, Part
+from broker.journal import Journal
+from broker.part import OWN_CODES, Part, Parts
 from broker.standing import Role
 from broker.sure import Sure
 from remoting.bodies.namesrv import KVTable
@@ -103,6 +104,14 @@ class TableCopies(Part):
         self._bell = Bell()
         self._scope = trio.CancelScope()
         self._problem = ""
+
+    @classmethod
+    def of(cls, parts: Parts, journal: Journal, client: Client, *, period_s: float = PERIOD_S) -> Self:
+        """Make the copies of all tables of these parts, which stand above this journal."""
+        made = cls(client, {table.code: table.copy for table in parts.tables()}, parts.copies(), period_s=period_s,
+                   offers=parts.offered, bound=parts.tells_progress(), held=lambda: journal.confirm_offset)
+        journal.was_cut.join("parts", made.cut)
+        return made
 
     def role_changed(self, role: Role) -> None:
         self.follow(role.master_address or None)

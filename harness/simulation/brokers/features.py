@@ -209,10 +209,7 @@ class Features:
         if PopPart in kinds:
             self.parts[PopPart].changes.in_time = self._in_time
         self._codes = [*(table.code for table in self.parts.tables()), *self.parts.copies()]
-        self._copies = TableCopies(
-            cast(Client, None), {table.code: table.copy for table in self.parts.tables()}, self.parts.copies(),
-            bound=self.parts.tells_progress(), held=lambda: process.journal.confirm_offset)
-        process.journal.was_cut.join("parts", self._copies.cut)
+        self._copies = TableCopies.of(self.parts, process.journal, cast(Client, None))
         self.parts.add(self._copies)
         self.producer = ProducerConnection(process)
         self.opened = 0

@@ -184,12 +184,8 @@ class MemberProcess(BrokerProcess):
             now_ns=lambda: host.now)
         self.registration.process = self
         topics.table.on_change.join("name servers", self.registration.changed)
-        self.copies = SimulatedCopies(
-            self.client, {table.code: table.copy for table in self.parts.tables()}, self.parts.copies(),
-            period_s=self.plan.copy_ms / 1e3, offers=self.parts.offered, bound=self.parts.tells_progress(),
-            held=lambda: journal.confirm_offset)
+        self.copies = SimulatedCopies.of(self.parts, journal, self.client, period_s=self.plan.copy_ms / 1e3)
         self.copies.process = self
-        journal.was_cut.join("parts", self.copies.cut)
         self.ledger = SimulatedLedger(
             shared, self.parts, self.client, lambda: self.members.addresses, self.registration.ask_all)
         self.levelling = SimulatedLevelling(
